@@ -346,10 +346,10 @@ class OneQuery(PolyleafRanker):
     """A ranker whose rows are one query unless told otherwise, as scikit-learn's checks need."""
 
     @staticmethod
-    def _read_queries(data, column):
+    def _read_queries(data, column, *ranks):
         if data.rows.query is None:
             data = data.replace_rows(query=np.zeros(count_rows(data.X)))
-        return PolyleafRanker._read_queries(data, column)
+        return PolyleafRanker._read_queries(data, column, *ranks)
 
 
 def test_clone_and_pipelines(model):

@@ -441,6 +441,24 @@ def test_error_names_a_column_of_mixed_types(client):
         DaskPolyleafRegressor(client=client, **SMALL).fit(parts, y)
 
 
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"y": "x"}, r"Partition 2: y holds the text 'x' in row 1,"),
+        ({"weight": -1.0}, r"Partition 2: sample_weight .* but row 1 has -1"),
+    ],
+)
+def test_error_names_the_partition_of_a_row(client, bad, message):
+    """Empty partitions count."""
+    y, weight = np.zeros(9).astype(object), np.ones(9)
+    for name, value in bad.items():
+        {"y": y, "weight": weight}[name][5] = value
+    bounds = (0, 4, 4, 7, 9)
+    parts = [split_delayed(values, bounds) for values in (np.zeros((9, 2)), y, weight)]
+    with pytest.raises(ValueError, match=message):
+        DaskPolyleafRegressor(client=client, **SMALL).fit(*parts)
+
+
 def test_error_of_a_rank_reaches_the_caller(client):
     def fail(y_true, y_pred):
         raise ZeroDivisionError("mine")

@@ -152,6 +152,25 @@ def test_workers_lost_while_the_plugin_is_registered(client, local, n_losses, mo
         fit(client, None, max_restarts=0)
 
 
+@pytest.mark.filterwarnings("ignore:Lost")
+@pytest.mark.parametrize("is_first", [True, False])
+def test_workers_lost_while_the_fit_is_planned(client, local, is_first, monkeypatch):
+    plan, lost = worker.plan_shared_fit, []
+
+    def lose_one(estimator, run, callbacks, workers):
+        if not lost and workers.communicator.rank == 0:
+            address = get_worker().address
+            others = sorted(client.cluster.scheduler.workers.keys() - {address})
+            lost.append(address if is_first else others[0])
+            close_workers(client, set(lost))
+        return plan(estimator, run, callbacks, workers)
+
+    monkeypatch.setattr(worker, "plan_shared_fit", lose_one)
+    model = fit(client, None)
+    assert model.to_local().save_model() == local
+    assert [restart.lost for restart in model.restarts_] == [tuple(lost)]
+
+
 def test_losing_all_workers_before_the_first_round_raises(client, monkeypatch):
     register = client.register_plugin
 
@@ -175,7 +194,8 @@ def test_no_new_worker_raises(client):
 @pytest.mark.filterwarnings("ignore:Lost")
 def test_lost_scattered_data_raise(client):
     parts = [client.scatter(np.array_split(values, 6)) for values in make_data()]
-    AfterRound.act = staticmethod(lambda address: close_workers(client, {address}))
+    lost = set(sorted(client.nthreads())[:2])  # a copy of a part may be on another worker
+    AfterRound.act = staticmethod(lambda address: close_workers(client, lost))
     with pytest.raises(driver.WorkersLostError, match=r"client\.scatter"):
         DaskPolyleafRegressor(client=client, **SMALL).fit(*parts, callbacks=[AfterRound()])
 
@@ -243,17 +263,21 @@ class _NoWorkers:
         return {}
 
 
+def make_loop(client):
+    return driver.RetryLoop(driver.Retries(client, 3, TIMEOUT, []), None, [], [])
+
+
 def test_lost_result_is_not_waited_for():
     rank = _LostFuture()
     try:
-        assert driver.RetryLoop(_NoWorkers(), None, (), [])._get_result(rank, "tcp://gone") is None
+        assert make_loop(_NoWorkers())._get_result(rank, "tcp://gone") is None
     finally:
         rank.is_over.set()
 
 
 def test_result_of_a_rank(client):
     address = next(iter(client.nthreads()))
-    loop = driver.RetryLoop(client, None, (), [])
+    loop = make_loop(client)
     rank = client.submit(lambda: 3, workers=[address])
     wait(rank)
     assert loop._get_result(rank, address) == 3

@@ -4,10 +4,20 @@ import copy
 
 import numpy as np
 
-from polyleaf import Dataset, RowData
+from polyleaf import Dataset, PolyleafMultiTask, RowData
 from polyleaf.estimators._fitting import store_result
-from polyleaf.estimators.distributed_fit import fit_rank, plan_shared_fit
-from polyleaf.runtime.collective import ThreadCommunicator
+from polyleaf.estimators.distributed_fit import (
+    RowBlocks,
+    Shard,
+    fit_rank,
+    plan_shared_fit,
+    read_shard,
+)
+from polyleaf.runtime.collective import (
+    RecordingCommunicator,
+    ReplayingCommunicator,
+    ThreadCommunicator,
+)
 from polyleaf.runtime.context import Context
 from polyleaf.training.evaluation import EvalSet
 from polyleaf.user_data.features import read_features
@@ -20,6 +30,39 @@ def cuts(n_rows, size, seed):
     if size >= 3:
         rank[rank == 1] = 2
     return [np.flatnonzero(rank == r) for r in range(size)]
+
+
+def plan_on_threads(estimator, row_data, init_model, size, seed):
+    """Return the plan of ranks with some rows each, and the shard of all rows.
+
+    Each rank has several partitions, which do not follow each other, and encodes them one by one.
+    """
+    y = row_data.target
+    n_rows = y.shape[0] if hasattr(y, "shape") else len(y)
+    size = 1 if isinstance(estimator, PolyleafMultiTask) else min(size, n_rows)
+    rng = np.random.default_rng(seed)
+    n_partitions = min(3 * size, n_rows)
+    ends = np.sort(rng.choice(np.arange(1, n_rows), n_partitions - 1, replace=False))
+    partitions = np.split(np.arange(n_rows), ends)
+    sizes = [len(rows) for rows in partitions]
+    owned = [np.flatnonzero(np.arange(n_partitions) % size == r).tolist() for r in range(size)]
+
+    def plan(communicator):
+        mine = owned[communicator.rank]
+        rows = row_data.take(np.concatenate([partitions[i] for i in mine]))
+        recorder = RecordingCommunicator(communicator)
+        run, _ = read_shard(estimator, rows, init_model, (), recorder, RowBlocks(sizes, mine))
+        return plan_shared_fit(estimator, run, (), Context(1, communicator)), recorder.results
+
+    if size == 1:
+        run, shard = read_shard(estimator, row_data, init_model)
+        return plan_shared_fit(estimator, run, (), Context(1)), shard
+    shared, results = ThreadCommunicator.run(size, plan, timeout=120)[0]
+    shards = []
+    for i, rows in enumerate(partitions):
+        ranks, blocks = ReplayingCommunicator(results), RowBlocks(sizes, [i])
+        shards.append(read_shard(estimator, row_data.take(rows), init_model, (), ranks, blocks)[1])
+    return shared, Shard.joined(shards)
 
 
 def fit_on_threads(
@@ -39,7 +82,7 @@ def fit_on_threads(
 ):
     """Return the fitted estimators of all ranks; the rows of a query, if any, are on one rank."""
     row_data = RowData(y, sample_weight, offset, query=qid)
-    shared, shard = plan_shared_fit(estimator, row_data, init_model)
+    shared, shard = plan_on_threads(estimator, row_data, init_model, size, seed)
     start, target = shared.run.init_model, shard.target
     mapper = None if start is None else start.mapper
     dataset = X

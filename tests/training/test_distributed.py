@@ -12,8 +12,10 @@ from support import golden
 from support.distributed_fits import fit_on_threads
 from support.golden import CONFIGURATIONS, SMALL, expected
 
-from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, RowData, _core
 from polyleaf.binned_data.random_rows import ROWS, draw, draw_ids
+from polyleaf.estimators.distributed_fit import RowBlocks, read_shard
+from polyleaf.objectives.elementwise import SquaredError
 from polyleaf.runtime.collective import ThreadCommunicator, WorkerLostError
 from polyleaf.runtime.context import Context
 from polyleaf.training.sampling import GlobalRowIds, sample_rows
@@ -352,6 +354,106 @@ def test_ranks_with_different_trees_raise():
     assert found == [True, True]
     with pytest.raises((RuntimeError, WorkerLostError), match="another tree"):
         ThreadCommunicator.run(3, lambda comm: sync_ranks(comm, models[comm.rank], False))
+
+
+N_PIECES = 60
+
+
+def make_pieces():
+    """Return targets by name: in each, something is in a few rows only."""
+    rng = np.random.default_rng(3)
+    Y = rng.normal(size=(N_PIECES, 3)) * [1, 1000, 0.01] + [0, 5, 1e6]
+    missing, labels = Y.copy(), (Y[:, :2] > 0).astype(float)
+    missing[7, 1] = labels[9, 0] = np.nan
+    y = np.abs(Y[:, 0]) + 0.1
+    classes = np.array(["low", "high"])[(Y[:, 0] > 0).astype(int)].astype(object)
+    classes[[4, 5]] = "exceptional"
+    return {
+        "spreads": Y,
+        "missing": missing,
+        "positive": y,
+        "counts": np.floor(3 * y),
+        "classes": classes,
+        "labels": labels,
+        "shares": rng.dirichlet([1.0, 2.0, 0.5], N_PIECES),
+    }
+
+
+@pytest.mark.parametrize("has_weight", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "target", "parameters"),
+    [
+        (PolyleafRegressor, "spreads", {"normalize_targets": "auto"}),
+        (PolyleafRegressor, "spreads", {"normalize_targets": True, "target_weight": [1, 2, 3]}),
+        (PolyleafRegressor, "missing", {"missing_targets": "ignore"}),
+        (PolyleafRegressor, "spreads", {"objective": "huber"}),
+        (PolyleafRegressor, "spreads", {"objective": "expectile"}),
+        (
+            PolyleafRegressor,
+            "spreads",
+            {"objective": "quantile", "quantile_alpha": [0.1, 0.9], "calibrate_quantiles": False},
+        ),
+        *[
+            (PolyleafRegressor, "positive", {"objective": objective})
+            for objective in ("normal", "lognormal", "student_t", "gamma_distribution", "gamma")
+        ],
+        (PolyleafRegressor, "counts", {"objective": "negative_binomial"}),
+        (PolyleafClassifier, "classes", {"class_weight": "balanced"}),
+        (PolyleafClassifier, "classes", {"objective": "logistic"}),
+        (PolyleafClassifier, "labels", {"missing_targets": "ignore"}),
+        (
+            PolyleafClassifier,
+            "labels",
+            {"missing_targets": "ignore", "scale_pos_weight": "balanced"},
+        ),
+        (PolyleafClassifier, "shares", {}),
+    ],
+)
+def test_fits_are_prepared_in_pieces(kind, target, parameters, has_weight):
+    X, y = np.random.default_rng(1).normal(size=(N_PIECES, 2)), make_pieces()[target]
+    weight = np.arange(N_PIECES) % 5 / 3 if has_weight else None
+    estimator = kind(n_estimators=1, max_depth=2, max_leaves=None, n_jobs=1, **parameters)
+    for size in (2, 3):
+        assert_ranks_equal_one_machine(estimator, X, y, size, sample_weight=weight)
+
+
+@pytest.mark.parametrize("parameters", [{"objective": "poisson"}, {"objective": "normal"}])
+def test_offsets_are_prepared_in_pieces(parameters):
+    X, y = np.random.default_rng(1).normal(size=(N_PIECES, 2)), make_pieces()["counts"]
+    offset = np.random.default_rng(2).normal(size=N_PIECES)
+    estimator = PolyleafRegressor(n_estimators=1, n_jobs=1, **parameters)
+    assert_ranks_equal_one_machine(estimator, X, y, 3, offset=offset)
+
+
+def test_pieces_of_other_dtypes_and_kinds():
+    """Numbers of several dtypes are those of one array; text beside numbers is refused."""
+
+    def read(parts):
+        def work(ranks):
+            rows, blocks = RowData(parts[ranks.rank]), RowBlocks([2, 2], [ranks.rank])
+            return read_shard(estimator, rows, None, (), ranks, blocks)[1].target
+
+        return ThreadCommunicator.run(2, work, timeout=60)
+
+    estimator = PolyleafRegressor(n_jobs=1)
+    both = read([np.array([1, 2], np.float32), np.array([3, 4])])
+    assert {part.values.dtype for part in both} == {np.dtype(np.float64)}
+    with pytest.raises(ValueError, match="y has other columns in some partitions"):
+        read([np.ones(2), np.ones((2, 2))])
+    estimator = PolyleafClassifier(n_jobs=1)
+    assert read([np.array(["a", "b"]), np.array(["b", "ccc"])])[1].encoding.classes[2] == "ccc"
+    with pytest.raises(ValueError, match="y holds text in some batches and numbers in others"):
+        read([np.array(["a", "b"]), np.array([1, 2])])
+
+
+def test_base_scores_of_some_rows_are_refused():
+    class Local(SquaredError):
+        def best_constant(self, bound, n_threads):
+            return super().best_constant(bound, 1)
+
+    X = y = np.arange(20.0)
+    with pytest.raises(ValueError, match="base score of the rows of one worker"):
+        fit_on_threads(PolyleafRegressor(objective=Local(), n_jobs=1), X[:, None], y, 2)
 
 
 class Counting(ThreadCommunicator):

@@ -27,7 +27,7 @@ from sklearn.svm import LinearSVC
 
 import polyleaf
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
-from polyleaf.estimators.distributed_fit import plan_shared_fit
+from polyleaf.estimators.distributed_fit import read_shard
 from polyleaf.export import to_c, to_onnx, to_treelite, to_xgboost
 from polyleaf.inspection.report.report_data import SingleTaskReportData
 from polyleaf.model.combine import select_outputs
@@ -384,7 +384,7 @@ def test_invalid_uses_raise() -> None:
         PolyleafRegressor(init="zero", **ROUNDS).fit(X, Y)
     ridge.fit(X, Y)
     with pytest.raises(ValueError, match="does not support init"):
-        plan_shared_fit(PolyleafRegressor(**ROUNDS), RowData(Y), ridge)
+        read_shard(PolyleafRegressor(**ROUNDS), RowData(Y), ridge)
     with pytest.raises(ValueError, match="pass the raw X"):
         ridge.predict(Dataset(X, reference=ridge.model_.mapper))
     with pytest.raises(ValueError, match="Column 0 of X has missing values"):

@@ -36,7 +36,7 @@ from polyleaf.user_data.feature_table import (
 )
 from polyleaf.user_data.features import check_text_columns, read_features
 from polyleaf.user_data.frames import as_frame, concatenate_frames
-from polyleaf.user_data.read_target import check_same_rows
+from polyleaf.user_data.read_target import check_same_kind, check_same_rows
 from polyleaf.user_data.validation import check_in_memory
 from polyleaf.user_data.weights import (
     find_known_targets,
@@ -527,6 +527,5 @@ def concatenate_values(parts: Sequence[Any], name: str) -> Any:
             raise ValueError(f"{name} has other columns in some batches than in others.")
         return concatenate_frames(frames)
     arrays = [np.asarray(part) for part in parts]
-    if len({array.dtype.kind in "US" for array in arrays}) > 1:
-        raise ValueError(f"{name} holds text in some batches and numbers in others.")
+    check_same_kind(arrays, name)
     return np.concatenate(arrays)

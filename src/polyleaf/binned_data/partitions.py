@@ -37,6 +37,7 @@ class PartitionSummary(NamedTuple):
     totals: dict[int, NDArray[np.float64]]
     texts: set[int]  # features of text without a categorical dtype
     sample: list[DenseBlock]  # values of the rows that thresholds are chosen from
+    weights: NDArray[np.int64] | None  # weights of these rows
     n_rows: int  # number of these rows
 
 
@@ -74,22 +75,21 @@ def summarise_partition(
     sample = take_rows(table.dense, rows)
     spec, has_numbers = summarise_features(table)
     texts = set(table.texts)
-    return PartitionSummary(number, spec, has_numbers, categories, totals, texts, sample, len(rows))
+    sample_weights = None if weights is None else weights[rows]
+    return PartitionSummary(
+        number, spec, has_numbers, categories, totals, texts, sample, sample_weights, len(rows)
+    )
 
 
 def merge_summaries(
-    summaries: Sequence[PartitionSummary],
-    mapper: BinMapper,
-    weights: NDArray[np.int64] | None,
-    n_threads: int = 1,
+    summaries: Sequence[PartitionSummary], mapper: BinMapper, n_threads: int = 1
 ) -> BinMapper:
     """Fit the mapper to all rows.
 
     Raises a ValueError if partitions differ in names, numbers or kinds of columns; the message
     names one.
 
-    `summaries`: in the order of their rows. `mapper`: mapper to fit. `weights` (int64): weights of
-    the rows that thresholds are chosen from.
+    `summaries`: in the order of their rows. `mapper`: mapper to fit.
     """
     mapper.check_params()
     merged = _MergedSummary(None, mapper.draw_seed)
@@ -113,6 +113,8 @@ def merge_summaries(
     }
     parts = [summary.sample for summary in summaries]
     sample = stack_blocks(parts, [summary.n_rows for summary in summaries], merged.spec)
+    parts_of_weights = [s.weights for s in summaries if s.weights is not None]
+    weights = np.concatenate(parts_of_weights) if parts_of_weights else None
     return mapper.fit_from_summary(merged.spec, sample, weights, counted, n_threads)
 
 

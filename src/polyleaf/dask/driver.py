@@ -11,9 +11,9 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import dask.array as da
@@ -29,17 +29,19 @@ from polyleaf.dask.worker import (
     COPY_SECONDS,
     FitResult,
     InterruptedFit,
+    PlannedFit,
     bin_partition,
+    encode_partition,
     find_n_estimators,
-    gather_rows,
-    get_partition,
-    list_sources,
+    gather_queries,
+    list_destinations,
     make_eval_set,
-    plan_fit,
-    run_rank,
+    plan_on_rank,
     summarise,
+    train_on_rank,
 )
 from polyleaf.estimators.base import PolyleafEstimator
+from polyleaf.estimators.distributed_fit import RowBlocks
 from polyleaf.model import Model
 from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.collective import WorkerLostError
@@ -48,6 +50,7 @@ from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.training.distributed import can_replay
 from polyleaf.training.quality import drop_linear
+from polyleaf.training.refit import KnownTrees
 
 if TYPE_CHECKING:
     from polyleaf.callbacks import Callback
@@ -232,9 +235,9 @@ def fit(
     seconds = wait_for_workers if _list_running(client) else math.inf
     try:
         restarts = _register_plugin(client, max_restarts)
-        prepared = _prepare(client, estimator, data, eval_sets, init_model, callbacks, seconds)
-        loop = RetryLoop(client, estimator, prepared, list(callbacks), restarts=restarts)
-        return loop.run(max_restarts, wait_for_workers), loop.restarts
+        retries = Retries(client, max_restarts, wait_for_workers, restarts)
+        prepared = _prepare(retries, estimator, data, eval_sets, init_model, callbacks, seconds)
+        return _train(retries, estimator, prepared, callbacks), restarts
     except CancelledError as error:
         if client.status != "running":
             raise
@@ -297,12 +300,12 @@ class PreparedPartitions(NamedTuple):
     shared: SharedFit
     mapper: Future
     codes: list[Future]
-    partitions: list[Future]
+    shards: list[Future]
     eval_sets: list[Future]
 
 
 def _prepare(
-    client: Client,
+    retries: Retries,
     estimator: PolyleafEstimator,
     lazy_data: LazyData,
     eval_sets: Sequence[LazyEvalSet],
@@ -310,6 +313,8 @@ def _prepare(
     callbacks: Sequence[Callback],
     wait_for_workers: float,
 ) -> PreparedPartitions:
+    client = retries.client
+
     def submit(function: Callable[..., object], *arguments: object) -> Future:
         return client.submit(function, *arguments, pure=False)
 
@@ -320,20 +325,24 @@ def _prepare(
     data = lazy_data.submit(client, wait_for_workers)
     sizes, starts = data.sizes, list(itertools.accumulate(data.sizes, initial=0))[:-1]
     new_mapper = BinMapper(estimator.max_bins, random_state=0)
-    planned = submit(plan_fit, estimator, data.rows, init_model, callbacks, new_mapper, sizes)
-    partitions = [submit(get_partition, planned, i) for i in range(len(sizes))]
-    shared = fetch(submit(attrgetter("shared"), planned))
-    if shared.run.init_model is not None:
-        mapper = submit(attrgetter("mapper"), shared.run.init_model)
+    fit = estimator, data, new_mapper
+    planned = submit(_identity, _plan(retries, *fit, init_model, callbacks))
+    shared: SharedFit = fetch(submit(attrgetter("shared"), planned))
+    model, decay_rate = shared.run.init_model, shared.run.decay_rate
+    start = model if model is None or decay_rate is None else KnownTrees(model, decay_rate)
+    partitions = [
+        submit(encode_partition, *_get_rows(*fit, [i]), submit(_identity, start), planned)
+        for i in range(len(sizes))
+    ]
+    if model is not None:
+        mapper = submit(attrgetter("mapper"), model)
     else:
         categorical = estimator.categorical_features
         summaries = [
             submit(summarise, X, i, start, partition, categorical)
             for X, i, start, partition in zip(data.X, data.numbers, starts, partitions, strict=True)
         ]
-        mapper = submit(
-            merge_summaries, summaries, new_mapper, submit(attrgetter("sample_weights"), planned)
-        )
+        mapper = submit(merge_summaries, summaries, new_mapper)
     fitted_mapper: BinMapper = fetch(mapper)
     if fitted_mapper.high_cardinality_features_:
         feature = fitted_mapper.high_cardinality_features_[0]
@@ -344,85 +353,144 @@ def _prepare(
     shared.run.candidates = drop_linear(shared.run.candidates, n_cells)
     codes = [submit(bin_partition, X, mapper, shared.run.reads_features) for X in data.X]
     if "query" in data.rows:  # rows move to the partition where their query begins
-        sources = fetch(submit(list_sources, planned))
-        kept = [i for i, parts in enumerate(sources) if parts]
-        codes = [submit(gather_rows, planned, i, [codes[j] for j in sources[i]]) for i in kept]
-        partitions = [partitions[i] for i in kept]
+        ends = [fetch(submit(list_destinations, partition)) for partition in partitions]
+        begins = sorted(set(itertools.chain.from_iterable(ends)))
+        sources = {i: [j for j, each in enumerate(ends) if i in each] for i in begins}
+        gathered = [
+            submit(gather_queries, i, [codes[j] for j in parts], [partitions[j] for j in parts])
+            for i, parts in sources.items()
+        ]
+        codes, shards = ([submit(itemgetter(k), each) for each in gathered] for k in (0, 1))
+    else:
+        shards = [submit(attrgetter("shard"), partition) for partition in partitions]
     if shared.auto_rounds_metric is not None:
-        shared = fetch(submit(find_n_estimators, estimator, shared, mapper, codes, partitions))
+        shared = fetch(submit(find_n_estimators, estimator, shared, mapper, codes, shards))
     binned_sets = []
     for name, lazy_set in eval_sets:
         evaluated = lazy_set.submit(client, wait_for_workers)
-        encoding = submit(attrgetter("shard.target.encoding"), partitions[0])
-        binned_sets.append(
-            submit(make_eval_set, name, evaluated.X, evaluated.rows, mapper, shared, encoding)
-        )
-    prepared = (*codes, *partitions, *binned_sets)
+        binned_sets.append(submit(make_eval_set, name, evaluated.X, evaluated.rows, mapper, shared))
+    prepared = (*codes, *shards, *binned_sets)
     _wait_for(client, prepared, wait_for_workers)
     for future in prepared:
         if future.status == "error":
             future.result()
-    return PreparedPartitions(shared, mapper, codes, partitions, binned_sets)
+    return PreparedPartitions(shared, mapper, codes, shards, binned_sets)
+
+
+def _get_rows(
+    estimator: PolyleafEstimator, data: DataFutures, mapper: BinMapper, share: Sequence[int]
+) -> tuple[PolyleafEstimator, dict[str, list[Future]], RowBlocks, BinMapper]:
+    """Return the arguments of tasks that read the rows of some partitions."""
+    rows = {name: [futures[i] for i in share] for name, futures in data.rows.items()}
+    return estimator, rows, RowBlocks(data.sizes, share, data.numbers), mapper
+
+
+def _plan(
+    retries: Retries,
+    estimator: PolyleafEstimator,
+    data: DataFutures,
+    mapper: BinMapper,
+    init_model: object,
+    callbacks: Sequence[Callback],
+) -> PlannedFit:
+    """Plan the fit on ranks, each of which reads what belongs to the rows of some partitions."""
+    needed = [future for futures in data.rows.values() for future in futures]
+
+    def make_rank(rank: int, share: Sequence[int], resume_from: Model | None) -> tuple[Any, ...]:
+        rows = _get_rows(estimator, data, mapper, share)
+        return (plan_on_rank, *rows, init_model, list(callbacks))
+
+    return RetryLoop(retries, make_rank, data.rows["target"], needed).run()
+
+
+def _train(
+    retries: Retries,
+    estimator: PolyleafEstimator,
+    prepared: PreparedPartitions,
+    callbacks: Sequence[Callback],
+) -> FitResult:
+    shared, mapper, codes, shards, eval_sets = prepared
+
+    def make_rank(rank: int, share: Sequence[int], resume_from: Model | None) -> tuple[Any, ...]:
+        return (
+            train_on_rank,
+            estimator,
+            shared,
+            mapper,
+            [codes[i] for i in share],
+            [shards[i] for i in share],
+            eval_sets if rank == 0 else [],
+            list(callbacks) if rank == 0 else [],
+            resume_from,
+        )
+
+    needed = [*codes, *shards, *eval_sets, mapper]
+    loop = RetryLoop(retries, make_rank, codes, needed, can_replay(shared.run.settings))
+    return loop.run()
 
 
 # --- attempts ------------------------------------------------------------------------------------
 
 
-@dataclass
-class RetryLoop:
-    """Attempts to train the same trees, until one of them completes."""
+class Retries(NamedTuple):
+    """How the loss of workers is handled, and the restarts so far."""
 
     client: Client
-    estimator: PolyleafEstimator
-    prepared: PreparedPartitions
-    callbacks: list[Callback]
-    resume_from: Model | None = None
-    restarts: list[Restart] = field(default_factory=list)
+    max_restarts: int
+    wait_for_workers: float
+    restarts: list[Restart]
 
-    def run(self, max_restarts: int, wait_for_workers: float) -> FitResult:
-        """Run attempts until one completes."""
+
+@dataclass
+class RetryLoop:
+    """Attempts at the same work of ranks, until one of them completes."""
+
+    retries: Retries
+    # `make_rank(rank, share, resume_from)` returns the function that a rank runs and its arguments
+    make_rank: Callable[[int, list[int], Model | None], tuple[Any, ...]]
+    parts: list[Future]  # the partitions, which are shared between ranks
+    needed: list[Future]
+    replays: bool = False  # whether rounds that are complete need not be trained again
+    resume_from: Model | None = None
+
+    @property
+    def client(self) -> Client:
+        return self.retries.client
+
+    def run(self) -> Any:
+        """Run attempts until one completes; return the result of rank 0."""
+        _, max_restarts, wait_for_workers, restarts = self.retries
         while True:
             result, lost, seen_at = self._attempt()
             if result is not None:
                 return result
-            if len(self.restarts) >= max_restarts:
-                raise WorkersLostError(_describe_losses(len(self.restarts) + 1, lost))
-            prepared = self.prepared
-            kept = *prepared.codes, *prepared.partitions, *prepared.eval_sets, prepared.mapper
-            _wait_for(self.client, kept, wait_for_workers)
+            if len(restarts) >= max_restarts:
+                raise WorkersLostError(_describe_losses(len(restarts) + 1, lost))
+            _wait_for(self.client, self.needed, wait_for_workers)
             n_rounds = 0 if self.resume_from is None else self.resume_from.n_rounds
-            self.restarts.append(Restart(n_rounds, tuple(lost), time.monotonic() - seen_at))
+            restarts.append(Restart(n_rounds, tuple(lost), time.monotonic() - seen_at))
             warn_user(
                 f"Lost {', '.join(lost) or 'a worker'}: training continues from round {n_rounds}."
             )
 
-    def _attempt(self) -> tuple[FitResult | None, list[str], float]:
+    def _attempt(self) -> tuple[Any, list[str], float]:
         """Run one attempt.
 
         Returns
         -------
-        result : FitResult or None
+        result : object
             None if workers were lost.
         lost : list of str
             The lost workers.
         seen_at : float
             When the loss was noticed.
         """
-        prepared = self.prepared
-        shares = _assign_partitions(self.client, prepared.codes)
+        shares = _assign_partitions(self.client, self.parts)
         addresses = list(shares)
         fit_id, seen_at = uuid.uuid4().hex, time.monotonic()
         ranks = {
             address: self.client.submit(
-                run_rank,
-                self.estimator,
-                prepared.shared,
-                prepared.mapper,
-                [prepared.codes[i] for i in shares[address]],
-                [prepared.partitions[i] for i in shares[address]],
-                prepared.eval_sets if rank == 0 else [],
-                self.callbacks if rank == 0 else [],
-                self.resume_from,
+                *self.make_rank(rank, shares[address], self.resume_from),
                 fit_id,
                 rank,
                 addresses,
@@ -446,11 +514,10 @@ class RetryLoop:
         finally:
             self.client.cancel(list(ranks.values()), force=True)
 
-    def _wait_for_ranks(
-        self, fit_id: str, ranks: dict[str, Future]
-    ) -> tuple[FitResult | None, list[str]]:
+    def _wait_for_ranks(self, fit_id: str, ranks: dict[str, Future]) -> tuple[Any, list[str]]:
         """Wait for all ranks; return the result of rank 0, or None and the lost workers."""
         waiting, result, fetched_at = dict(ranks), None, time.monotonic()
+        was_interrupted = False
         while waiting:
             if time.monotonic() > fetched_at + COPY_SECONDS:
                 self._update_model(self._run_on(_fetch_copy, fit_id, [*ranks][:1]).values())
@@ -466,11 +533,15 @@ class RetryLoop:
                 if rank.status == "error" and not isinstance(rank.exception(), WorkerLostError):
                     rank.result()
                 returned = self._get_result(rank, address)
-                if rank.status != "finished" or isinstance(returned, InterruptedFit):
+                if rank.status != "finished":
                     return None, self._find_lost(ranks)
-                result = returned if isinstance(returned, FitResult) else result
+                # The rank that has failed raises its error, even if others end before it.
+                if isinstance(returned, InterruptedFit):
+                    was_interrupted = True
+                elif returned is not None:
+                    result = returned
                 del waiting[address]
-        return result, []
+        return None if was_interrupted else result, []
 
     def _find_lost(self, addresses: Iterable[str]) -> list[str]:
         """Return the addresses of workers that have gone."""
@@ -535,7 +606,7 @@ class RetryLoop:
     def _update_model(self, models: Iterable[object]) -> None:
         """Resume from a model that has more rounds than the one so far."""
         for model in models:
-            if not isinstance(model, Model) or not can_replay(self.prepared.shared.run.settings):
+            if not isinstance(model, Model) or not self.replays:
                 continue
             if self.resume_from is None or model.n_rounds > self.resume_from.n_rounds:
                 self.resume_from = model

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,43 +15,48 @@ from polyleaf.binned_data.binning import BinMapper
 from polyleaf.binned_data.data_iter import concatenate_rows
 from polyleaf.binned_data.dataset import Dataset
 from polyleaf.binned_data.partitions import PartitionSummary, summarise_partition
+from polyleaf.binned_data.random_rows import draw_ids
 from polyleaf.callbacks import Callback
 from polyleaf.dask.communicator import DaskCommunicator
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.distributed_fit import (
+    RowBlocks,
     Shard,
     SharedFit,
     find_shared_n_estimators,
     fit_rank,
     plan_shared_fit,
+    read_shard,
 )
 from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.model import Model
-from polyleaf.runtime.collective import WorkerLostError
+from polyleaf.runtime.collective import (
+    Communicator,
+    RecordingCommunicator,
+    ReplayingCommunicator,
+    WorkerLostError,
+)
 from polyleaf.runtime.context import Context
+from polyleaf.runtime.queries import count_queries
 from polyleaf.runtime.types import DataLike
 from polyleaf.training.evaluation import EvalSet, name_eval_set
+from polyleaf.training.training_run import TrainingRun
 from polyleaf.user_data.features import read_features
 from polyleaf.user_data.queries import read_queries
-from polyleaf.user_data.target import TargetEncoding, encode_evaluation_target
+from polyleaf.user_data.target import encode_evaluation_target
 from polyleaf.user_data.weights import quantise_weights
 
 COPY_SECONDS = 5.0  # between copies of the model, which survive the loss of all workers
 
 
 class Partition(NamedTuple):
-    """Targets and weights of a partition, after those of all rows have been read."""
+    """Targets and weights of a partition."""
 
-    shard: Shard  # targets of the rows that it has in training
+    shard: Shard  # targets of its rows
     weights: np.ndarray | None  # weights for binning, as `quantise_weights` returns them
     sampled: np.ndarray | None  # rows that thresholds are chosen from; None means all
-
-
-class RowSources(NamedTuple):
-    """The rows that a partition has in training: in a ranking, of the queries that begin in it."""
-
-    rows: np.ndarray  # indices among all rows, ascending
-    parts: dict[int, np.ndarray]  # partitions that they come from, and their indices there
+    # In a ranking, the partitions where the queries of its rows begin, and these rows; None: stay.
+    destinations: dict[int, np.ndarray] | None
 
 
 class BinnedRows(NamedTuple):
@@ -72,12 +79,10 @@ class BinnedRows(NamedTuple):
 
 
 class PlannedFit(NamedTuple):
-    """State of a fit that depends on all targets, weights and offsets."""
+    """What ranks find out together before a training."""
 
     shared: SharedFit
-    partitions: list[Partition]
-    row_sources: list[RowSources] | None  # rows of each partition in a ranking
-    sample_weights: np.ndarray | None  # weights of all rows that thresholds are chosen from
+    results: list[Any]  # of a `RecordingCommunicator`, with which partitions are encoded
 
 
 class FitResult(NamedTuple):
@@ -98,64 +103,112 @@ class InterruptedFit(NamedTuple):
 def plan_fit(
     estimator: PolyleafEstimator,
     rows: Mapping[str, Sequence[object]],
+    blocks: RowBlocks,
+    mapper: BinMapper,
     init_model: object,
     callbacks: Sequence[Callback],
-    mapper: BinMapper,
-    sizes: Sequence[int],
+    communicator: Communicator,
 ) -> PlannedFit:
-    """Read what belongs to all rows at once."""
-    shared, shard = plan_shared_fit(estimator, concatenate_rows(rows), init_model, callbacks)
-    weights = shard.target.weight
-    weights = None if weights is None else quantise_weights(weights, shard.target.n_rows)
-    chosen = mapper.sample_rows(shard.target.n_rows, weights)
-    row_sources = _gather_queries(shard.target.rows.query, sizes)
-    partitions, first = [], 0
-    for number, size in enumerate(sizes):
-        indices = np.arange(first, first + size)
-        rows_here = indices if row_sources is None else row_sources[number].rows
-        sampled = (
-            None if chosen is None else chosen[(chosen >= first) & (chosen < first + size)] - first
+    """Plan the fit of all ranks, of which this one has some partitions."""
+    recorder = RecordingCommunicator(communicator)
+    try:
+        run, _ = _read_partition(estimator, rows, blocks, mapper, init_model, callbacks, recorder)
+    except ValueError as error:
+        if _ROW_PLACE.search(str(error)):
+            _name_partition(error, estimator, rows, blocks, init_model)
+        raise
+    workers = Context(get_worker().state.nthreads, communicator)
+    return PlannedFit(plan_shared_fit(estimator, run, callbacks, workers), recorder.results)
+
+
+_ROW_PLACE = re.compile(r"\b[Rr]ow \d|\[\d")
+
+
+def _name_partition(
+    error: ValueError,
+    estimator: PolyleafEstimator,
+    rows: Mapping[str, Sequence[object]],
+    blocks: RowBlocks,
+    init_model: object,
+) -> None:
+    """Raise an error about a row for the partition that has it."""
+    for position, i in enumerate(blocks.numbers):
+        part = concatenate_rows(
+            {name: parts[position : position + 1] for name, parts in rows.items()}
         )
-        partition_weights = None if weights is None else weights[indices]
-        partitions.append(Partition(shard.take(rows_here), partition_weights, sampled))
-        first += size
-    sample_weights = weights if weights is None or chosen is None else weights[chosen]
-    return PlannedFit(shared, partitions, row_sources, sample_weights)
+        try:
+            read_shard(estimator, part, init_model)
+        except ValueError as same:
+            if re.sub(r"\d", "", str(same)) == re.sub(r"\d", "", str(error)):
+                raise ValueError(f"Partition {blocks.names[i]}: {same}") from None
 
 
-def _gather_queries(query: np.ndarray | None, sizes: Sequence[int]) -> list[RowSources] | None:
-    """Return the rows of each partition such that no query is in two: each is where it begins."""
+def encode_partition(
+    estimator: PolyleafEstimator,
+    rows: Mapping[str, Sequence[object]],
+    blocks: RowBlocks,
+    mapper: BinMapper,
+    init_model: object,
+    planned: PlannedFit,
+) -> Partition:
+    """Encode a partition as the ranks have done that planned the fit."""
+    ranks = ReplayingCommunicator(planned.results)
+    return _read_partition(estimator, rows, blocks, mapper, init_model, (), ranks)[1]
+
+
+def _read_partition(
+    estimator: PolyleafEstimator,
+    rows: Mapping[str, Sequence[object]],
+    blocks: RowBlocks,
+    mapper: BinMapper,
+    init_model: object,
+    callbacks: Sequence[Callback],
+    ranks: Communicator,
+) -> tuple[TrainingRun, Partition]:
+    """Read the rows of one or several partitions: start a fit of them and the others."""
+    run, shard = read_shard(estimator, concatenate_rows(rows), init_model, callbacks, ranks, blocks)
+    n_rows, weights = shard.target.n_rows, shard.target.weight
+    weights = None if weights is None else quantise_weights(weights, n_rows, ranks)
+    present = np.ones(n_rows, bool) if weights is None else weights > 0
+    numbers, n_present = blocks.number_rows(present, ranks)
+    if mapper.subsample is not None and n_present > mapper.subsample:
+        drawn = draw_ids(numbers, mapper.subsample, *mapper.draw_seed(), ranks)
+        sampled: np.ndarray | None = np.flatnonzero(present)[drawn]
+    else:
+        sampled = None if present.all() else np.flatnonzero(present)
+    destinations = _find_destinations(shard.target.rows.query, blocks, ranks)
+    return run, Partition(shard, weights, sampled, destinations)
+
+
+def _find_destinations(
+    query: np.ndarray | None, blocks: RowBlocks, ranks: Communicator
+) -> dict[int, np.ndarray] | None:
+    """Return the rows by the partition where their query begins, so that no query is in two."""
     if query is None:
         return None
-    partition_of_row = np.repeat(np.arange(len(sizes)), sizes)
-    starts = np.cumsum([0, *sizes])
-    first = np.full(int(query.max()) + 1, len(sizes))
-    np.minimum.at(first, query, partition_of_row)
-    row_sources = []
-    for number in range(len(sizes)):
-        rows = np.flatnonzero(first[query] == number)
-        of_rows = partition_of_row[rows]
-        parts = {int(j): rows[of_rows == j] - starts[j] for j in np.unique(of_rows)}
-        row_sources.append(RowSources(rows, parts))
-    return row_sources
+    partition_of_row = np.repeat(blocks.numbers, [blocks.sizes[i] for i in blocks.numbers])
+    # The largest negative number is that of the first partition.
+    first = np.full(count_queries(query, ranks), -len(blocks.sizes))
+    np.maximum.at(first, query, -partition_of_row)
+    ranks.allreduce_max(first)
+    destination = -first[query]
+    return {int(i): np.flatnonzero(destination == i) for i in np.unique(destination)}
 
 
-def list_sources(planned: PlannedFit) -> list[list[int]]:
-    """Return the partitions that the rows of each partition come from, in a ranking."""
-    assert planned.row_sources is not None
-    return [list(sources.parts) for sources in planned.row_sources]
+def list_destinations(partition: Partition) -> list[int]:
+    """Return the partitions where queries of a partition begin."""
+    assert partition.destinations is not None
+    return list(partition.destinations)
 
 
-def gather_rows(planned: PlannedFit, i: int, parts: Sequence[BinnedRows]) -> BinnedRows:
-    """Return the rows of partition i, from the partitions that `list_sources` names."""
-    assert planned.row_sources is not None
-    chosen = zip(parts, planned.row_sources[i].parts.values(), strict=True)
-    return BinnedRows.concatenate([part.take(rows) for part, rows in chosen])
-
-
-def get_partition(planned: PlannedFit, i: int) -> Partition:
-    """Return partition i."""
-    return planned.partitions[i]
+def gather_queries(
+    i: int, rows: Sequence[BinnedRows], partitions: Sequence[Partition]
+) -> tuple[BinnedRows, Shard]:
+    """Return the rows of the queries that begin in partition i, from partitions in order."""
+    taken = [partition.destinations[i] for partition in partitions if partition.destinations]
+    binned = [part.take(chosen) for part, chosen in zip(rows, taken, strict=True)]
+    shards = [part.shard.take(chosen) for part, chosen in zip(partitions, taken, strict=True)]
+    return BinnedRows.concatenate(binned), Shard.joined(shards)
 
 
 def summarise(
@@ -179,12 +232,12 @@ def find_n_estimators(
     shared: SharedFit,
     mapper: BinMapper,
     rows: Sequence[BinnedRows],
-    partitions: Sequence[Partition],
+    shards: Sequence[Shard],
 ) -> SharedFit:
     """Choose n_estimators automatically, on the rows of all partitions."""
     n_threads = get_worker().state.nthreads
     dataset = Dataset.from_codes(mapper, *BinnedRows.concatenate(rows), n_jobs=n_threads)
-    shard = Shard.joined([partition.shard for partition in partitions])
+    shard = Shard.joined(shards)
     return find_shared_n_estimators(estimator, shared, shard, dataset, n_threads)
 
 
@@ -194,9 +247,9 @@ def make_eval_set(
     rows: Mapping[str, Sequence[object]],
     mapper: BinMapper,
     shared: SharedFit,
-    encoding: TargetEncoding,
 ) -> EvalSet:
     """Make an evaluation set of all its partitions, on the worker that evaluates it."""
+    encoding = shared.run.target.encoding
     with name_eval_set(name):
         codes, features = BinnedRows.concatenate(
             [bin_partition(part, mapper, shared.run.reads_features) for part in X]
@@ -220,17 +273,18 @@ class ProgressCallback(Callback):
 
     model: Model | None = None
     n_rounds = 0
+    put: Callable[[Model], None] | None = None  # where copies go, on rank 0
 
-    def __init__(self, put: Callable[[Model], None] | None) -> None:
-        self._put, self._stored_at = put, time.monotonic()
+    def __init__(self) -> None:
+        self._stored_at = time.monotonic()
 
     def before_training(self, model: Model) -> None:
         self.model, self.n_rounds = model, model.n_rounds
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
         self.n_rounds = epoch + 1
-        if self._put is not None and time.monotonic() >= self._stored_at + COPY_SECONDS:
-            self._put(model.copy())
+        if self.put is not None and time.monotonic() >= self._stored_at + COPY_SECONDS:
+            self.put(model.copy())
             self._stored_at = time.monotonic()
         return False
 
@@ -244,41 +298,74 @@ class ProgressCallback(Callback):
 
 
 def run_rank(
+    work: Callable[[DaskCommunicator], object],
+    progress: ProgressCallback | None,
+    fit_id: str,
+    rank: int,
+    addresses: Sequence[str],
+) -> object:
+    """Return what `work(communicator)` returns on rank 0; None on the others.
+
+    `progress`: callback of a training; what is complete is returned if another rank is lost.
+    """
+    secede()
+    communicator = DaskCommunicator(fit_id, rank, addresses)
+    try:
+        result = work(communicator)
+        communicator.leave()
+    except WorkerLostError as error:
+        communicator.end(str(error))
+        model = None if progress is None else progress.copy_complete_rounds()
+        return InterruptedFit(model, str(error))
+    except BaseException as error:
+        communicator.end(f"Rank {rank} failed: {error}")
+        raise
+    return result if rank == 0 else None
+
+
+def plan_on_rank(
+    estimator: PolyleafEstimator,
+    rows: Mapping[str, Sequence[object]],
+    blocks: RowBlocks,
+    mapper: BinMapper,
+    init_model: object,
+    callbacks: Sequence[Callback],
+    *rank: Any,
+) -> object:
+    """Plan a fit together with the other ranks; `rank`: further arguments of `run_rank`."""
+    work = partial(plan_fit, estimator, rows, blocks, mapper, init_model, callbacks)
+    return run_rank(work, None, *rank)
+
+
+def train_on_rank(
     estimator: PolyleafEstimator,
     shared: SharedFit,
     mapper: BinMapper,
     rows: Sequence[BinnedRows],
-    partitions: Sequence[Partition],
+    shards: Sequence[Shard],
     eval_sets: Sequence[EvalSet],
     callbacks: Sequence[Callback],
     resume_from: Model | None,
-    fit_id: str,
-    rank: int,
-    addresses: Sequence[str],
-) -> FitResult | InterruptedFit | None:
-    """Train on some partitions, together with the other ranks."""
-    secede()
-    communicator = DaskCommunicator(fit_id, rank, addresses)
-    progress = ProgressCallback(communicator.put if rank == 0 else None)
+    *rank: Any,
+) -> object:
+    """Train on some partitions, together with the other ranks; `rank`: as for `plan_on_rank`."""
+    progress = ProgressCallback()
     n_threads = get_worker().state.nthreads
-    dataset = Dataset.from_codes(mapper, *BinnedRows.concatenate(rows), n_jobs=n_threads)
-    shard = Shard.joined([partition.shard for partition in partitions])
-    try:
+
+    def work(communicator: DaskCommunicator) -> FitResult:
+        if communicator.rank == 0:
+            progress.put = communicator.put
+        dataset = Dataset.from_codes(mapper, *BinnedRows.concatenate(rows), n_jobs=n_threads)
         run = fit_rank(
             estimator,
             shared,
-            shard,
+            Shard.joined(shards),
             dataset,
             Context(n_threads, communicator),
             eval_sets=eval_sets,
             callbacks=[*callbacks, progress],
             resume_from=resume_from,
         )
-        communicator.leave()
-    except WorkerLostError as error:
-        communicator.end(str(error))
-        return InterruptedFit(progress.copy_complete_rounds(), str(error))
-    except BaseException as error:
-        communicator.end(f"Rank {rank} failed: {error}")
-        raise
-    return FitResult(run.model, run.evals_log, run.outputs_log) if rank == 0 else None
+        return FitResult(run.model, run.evals_log, run.outputs_log)
+
+    return run_rank(work, progress, *rank)

@@ -22,6 +22,7 @@ from polyleaf.model.metadata import CALIBRATIONS, ESTIMATOR, HAS_OFFSETS, MEMBER
 from polyleaf.objectives import Objective
 from polyleaf.objectives.registry import ResolvedObjective
 from polyleaf.runtime.capabilities import Use, check, find_refusal
+from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.cuda import get_device
 from polyleaf.runtime.row_data import RowData
@@ -195,11 +196,12 @@ def start_run(
     data: TrainingData,
     init_model: object,
     callbacks: Sequence[object] = (),
+    ranks: Communicator = SINGLE_PROCESS,
 ) -> TrainingRun:
     """Return the run of a fit with what parameters and y determine.
 
     `init_model`: as in `fit`; a KnownTrees for a refit. `callbacks`: callbacks of the estimator and
-    of the fit, of which a Checkpoint may resume a training.
+    of the fit, of which a Checkpoint may resume a training. `ranks`: connection to the other rows.
     """
     decay_rate, checkpoint = None, None
     if isinstance(init_model, KnownTrees):
@@ -218,12 +220,13 @@ def start_run(
     rows = data.rows
     settings = _make_settings(estimator, n_rounds, rows, resolved, seeds)
     if settings.has_sparse_targets:
-        target = estimator._encode_sparse_target(rows, old_model)
+        target = estimator._encode_sparse_target(rows, old_model, ranks)
     else:
-        target = estimator._encode_target(rows, old_model, resolved)
-    objective = make_objective(estimator, target, resolved, old_model)
+        target = estimator._encode_target(rows, old_model, resolved, ranks)
+    objective = make_objective(estimator, target, resolved, old_model, ranks)
     if rows.weight is not None and target.weight is not None:
-        warn_small_weights(target.weight, 2 * max(estimator.reg_lambda, estimator.min_child_weight))
+        penalty = max(estimator.reg_lambda, estimator.min_child_weight)
+        warn_small_weights(target.weight, 2 * penalty, ranks)
     if isinstance(estimator.output_groups, str):
         check_metric_is_known(objective, estimator.eval_metric, 'output_groups="auto"')
     check(
@@ -323,9 +326,10 @@ def make_objective(
     target: Target,
     resolved: ResolvedObjective,
     old_model: Model | None = None,
+    ranks: Communicator = SINGLE_PROCESS,
 ) -> Objective:
     """Make the objective for a target and check it against the model to continue."""
-    objective = estimator._make_objective(target, old_model, resolved)
+    objective = estimator._make_objective(target, old_model, resolved, ranks)
     if target.encoding.scale is not None:
         estimator._check_scaling(target.encoding, objective)
     if old_model is not None and old_model.objective.to_dict() != objective.to_dict():

@@ -23,6 +23,7 @@ from polyleaf.model.serialize import Destination, Source
 from polyleaf.objectives import Objective
 from polyleaf.objectives.registry import ResolvedObjective, resolve_objective
 from polyleaf.runtime.capabilities import refuse
+from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.runtime.compatibility import add_version, remove_version
 from polyleaf.runtime.cuda import get_device, is_device_array
 from polyleaf.runtime.row_data import RowData
@@ -78,10 +79,18 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         objective: Any
 
         def _encode_target(
-            self, rows: RowData, old_model: Model | None, resolved: ResolvedObjective
+            self,
+            rows: RowData,
+            old_model: Model | None,
+            resolved: ResolvedObjective,
+            ranks: Communicator = SINGLE_PROCESS,
         ) -> Target: ...
         def _make_objective(
-            self, target: Target, old_model: Model | None, resolved: ResolvedObjective
+            self,
+            target: Target,
+            old_model: Model | None,
+            resolved: ResolvedObjective,
+            ranks: Communicator = SINGLE_PROCESS,
         ) -> Objective: ...
         def _score_names(
             self, encoding: TargetEncoding, objective: Objective
@@ -91,13 +100,15 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         """Resolve the parameter `objective`; None if it depends on the target."""
         return resolve_objective(self.objective)
 
-    def _encode_sparse_target(self, rows: RowData, old_model: Model | None) -> Target:
+    def _encode_sparse_target(
+        self, rows: RowData, old_model: Model | None, ranks: Communicator = SINGLE_PROCESS
+    ) -> Target:
         like = (
             None
             if old_model is None
             else TargetEncoding.from_dict(old_model.metadata, old_model.n_outputs)
         )
-        return encode_sparse(rows, kind=self._sparse_kind, like=like)
+        return encode_sparse(rows, kind=self._sparse_kind, like=like, ranks=ranks)
 
     _check_scaling = staticmethod(check_scaling)
 
@@ -248,7 +259,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         data, *eval_data = [self._read_rows(d) for d in (data, *eval_data)]
         return fit_estimator(self, data, eval_data, callbacks, init_model, init_scores)
 
-    def _read_rows(self, data: TrainingData) -> TrainingData:
+    def _read_rows(self, data: TrainingData, ranks: Communicator = SINGLE_PROCESS) -> TrainingData:
         """Read what belongs to rows before y is read; only a ranking has queries."""
         return data if data.rows.query is None else data.replace_rows(query=None)
 

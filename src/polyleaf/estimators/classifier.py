@@ -28,6 +28,7 @@ from polyleaf.model.metadata import get_decision_thresholds, get_raw_decision_th
 from polyleaf.model.prediction import find_best_outputs
 from polyleaf.objectives import Custom, Objective, auto_objective_name, objective_class
 from polyleaf.objectives.registry import ObjectiveSpec, ResolvedObjective, resolve_objective
+from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.settings.aliases import warn_one_vs_rest
@@ -128,7 +129,11 @@ class PolyleafClassifier(
         return None if is_auto else resolve_objective(self.objective)
 
     def _encode_target(
-        self, rows: RowData, old_model: Model | None, resolved: ResolvedObjective
+        self,
+        rows: RowData,
+        old_model: Model | None,
+        resolved: ResolvedObjective,
+        ranks: Communicator = SINGLE_PROCESS,
     ) -> Target:
         cls = get_single_class(resolved)
         kinds = ("classes",) if cls is None else cls.target_kinds
@@ -145,11 +150,16 @@ class PolyleafClassifier(
             two_scores=cls is not None and "labels" not in kinds,
             shares="fractions" if cls is None else "always" if cls.takes_shares else "never",
             like=like,
+            ranks=ranks,
         )
         return weigh_targets(target, self.target_weight)
 
     def _make_objective(
-        self, target: Target, old_model: Model | None, resolved: ResolvedObjective
+        self,
+        target: Target,
+        old_model: Model | None,
+        resolved: ResolvedObjective,
+        ranks: Communicator = SINGLE_PROCESS,
     ) -> Objective:
         encoding, spec = target.encoding, resolved
         if spec is None:
@@ -178,9 +188,8 @@ class PolyleafClassifier(
             )
         if encoding.one_vs_rest:
             warn_one_vs_rest(spec.label, cls.name, encoding.n_outputs)
-        made = complete_objective(
-            self, spec, encoding.n_outputs, **self._resolve_scale_pos_weight(target, old_model)
-        )
+        resolved_weight = self._resolve_scale_pos_weight(target, old_model, ranks)
+        made = complete_objective(self, spec, encoding.n_outputs, **resolved_weight)
         n_scores, n_outputs = made.n_scores(encoding.n_outputs), encoding.n_outputs
         if n_scores != n_outputs:
             kind = "for two classes" if encoding.kind == "binary" else "one per class or label"
@@ -192,14 +201,14 @@ class PolyleafClassifier(
         return made
 
     def _resolve_scale_pos_weight(
-        self, target: Target, old_model: Model | None
+        self, target: Target, old_model: Model | None, ranks: Communicator
     ) -> dict[str, object]:
         """Compute `scale_pos_weight` if it is "balanced" or "sqrt"."""
         if not isinstance(self.scale_pos_weight, str):
             return {}
         if old_model is not None:  # the value of the first training
             return {"scale_pos_weight": getattr(old_model.objective, "scale_pos_weight", None)}
-        ratio = negatives_per_positive(target.rows)
+        ratio = negatives_per_positive(target.rows, ranks)
         return {"scale_pos_weight": np.sqrt(ratio) if self.scale_pos_weight == "sqrt" else ratio}
 
     def _is_cross_fitted(self, objective: Objective, has_evaluation: bool) -> bool:

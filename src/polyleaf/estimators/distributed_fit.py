@@ -1,4 +1,4 @@
-"""Distributed fit: the part that needs the targets of all rows, and the part of each rank."""
+"""Distributed fit: what ranks find out together before a training, and the part of each rank."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polyleaf.binned_data.dataset import Dataset
 from polyleaf.callbacks import Callback
@@ -21,16 +22,19 @@ from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.runtime.capabilities import check
+from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.runtime.context import Context
-from polyleaf.runtime.row_data import RowData
+from polyleaf.runtime.row_data import ARGUMENTS, RowData
 from polyleaf.training.auto_rounds import find_n_estimators, plan_rounds
 from polyleaf.training.boosting import compute_base_score
+from polyleaf.training.continuation import find_checkpoint
 from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.factory import bind_objective
 from polyleaf.training.fit import as_callbacks, scale_base_score, train
 from polyleaf.training.prepare import join_copies, make_hold_out_run, read_split_rules
 from polyleaf.training.sampling import GlobalRowIds
 from polyleaf.training.training_run import TrainingData, TrainingRun
+from polyleaf.user_data.read_target import get_given_names
 from polyleaf.user_data.target import Target
 
 
@@ -67,22 +71,58 @@ class Shard(NamedTuple):
         return np.flatnonzero(_is_usable(self.target))
 
 
-def plan_shared_fit(
+class RowBlocks(NamedTuple):
+    """Which of the partitions of all rows a rank has."""
+
+    sizes: Sequence[int]  # numbers of rows of all partitions
+    numbers: Sequence[int]  # partitions of this rank, ascending; its rows are in their order
+    names: Sequence[int] = ()  # numbers of all partitions in messages
+
+    def number_rows(self, mask: np.ndarray, ranks: Communicator) -> tuple[NDArray[np.int64], int]:
+        """Return the numbers of the rows in a mask among such rows of all ranks, and how many
+        these are."""
+        ends = np.cumsum([self.sizes[i] for i in self.numbers])
+        counts = np.zeros(len(self.sizes), np.int64)
+        parts = [np.count_nonzero(part) for part in np.split(mask, ends[:-1])]
+        counts[list(self.numbers)] = parts
+        ranks.allreduce_sum(counts)
+        starts = np.cumsum(counts) - counts
+        rows = [starts[i] + np.arange(counts[i]) for i in self.numbers]
+        return np.concatenate(rows), int(counts.sum())
+
+
+def read_shard(
     estimator: PolyleafEstimator,
     rows: RowData,
     init_model: object = None,
     callbacks: Sequence[Callback] = (),
-) -> tuple[SharedFit, Shard]:
-    """Plan the fit and encode the target of all rows.
+    ranks: Communicator = SINGLE_PROCESS,
+    blocks: RowBlocks | None = None,
+) -> tuple[TrainingRun, Shard]:
+    """Start the fit of a rank and encode the targets of its rows as one machine would.
 
-    `callbacks`: those of the fit, besides those of the estimator.
+    Parameters
+    ----------
+    rows : RowData
+        Rows of this rank, as the user passed them.
+    callbacks : sequence of Callback
+        Callbacks of the fit, besides those of the estimator.
+    ranks : Communicator
+        Connection to the other ranks.
+    blocks : RowBlocks, optional
+        Where the rows are among those of all ranks; None: there are no others.
 
     Raises a ValueError if parameters are not available in distributed training, or do not match y.
     """
     check("dask", parameters=estimator)
-    data = estimator._read_rows(TrainingData("training", None, rows))
     all_callbacks = [*as_callbacks(estimator.callbacks), *callbacks]
-    run = start_run(estimator, data, init_model, all_callbacks)
+    if ranks.size > 1:
+        has_file = bool(all_callbacks) and find_checkpoint(
+            all_callbacks, estimator.n_estimators, init_model
+        )
+        _check_agreement(rows, bool(has_file), ranks)
+    data = estimator._read_rows(TrainingData("training", None, rows), ranks)
+    run = start_run(estimator, data, init_model, all_callbacks, ranks)
     check(
         "dask",
         parameters=estimator,
@@ -91,16 +131,62 @@ def plan_shared_fit(
         metrics=run.metrics,
     )
     read_initial_scores(estimator, run)
+    run.data = run.data._replace(rows=RowData())
+    blocks = RowBlocks([run.target.n_rows], [0]) if blocks is None else blocks
+    numbers, _ = blocks.number_rows(_is_usable(run.target), ranks)
+    return run, Shard(run.target, numbers)
+
+
+def _check_agreement(rows: RowData, has_checkpoint: bool, ranks: Communicator) -> None:
+    """Raise a ValueError if ranks have other columns, or not all see the checkpoint."""
+    columns = {
+        ARGUMENTS[name]: (np.shape(values)[1:], get_given_names(values))
+        for name, values in rows.to_dict().items()
+    }
+    facts = ranks.allgather_objects((columns, has_checkpoint))
+    for name, (shape, names) in columns.items():
+        if any(others[name] != (shape, names) for others, _ in facts):
+            raise ValueError(f"{name} has other columns in some partitions than in others.")
+    if len({has_file for _, has_file in facts}) > 1:
+        raise ValueError(
+            "Checkpoint(resume=True): not all workers see the file. Set directory to a folder that "
+            "they share."
+        )
+
+
+def plan_shared_fit(
+    estimator: PolyleafEstimator, run: TrainingRun, callbacks: Sequence[Callback], workers: Context
+) -> SharedFit:
+    """Plan the fit of all ranks.
+
+    Parameters
+    ----------
+    run : TrainingRun
+        Result of `read_shard`; it keeps no rows.
+    callbacks : sequence of Callback
+        Callbacks of the fit, besides those of the estimator.
+    workers : Context
+        Threads of this rank, and the other ranks.
+    """
+    ranks = workers.communicator
     if run.base_score is None and (run.init_model is None or run.decay_rate is not None):
         bound = bind_objective(run.objective, run.rows, run.settings)
-        run.base_score = compute_base_score(bound, run.settings)
-    metric = plan_rounds(estimator, run, all_callbacks)
+        run.base_score = compute_base_score(bound, replace(run.settings, workers=workers))
+        if any(
+            score != run.base_score.tobytes() for score in ranks.allgather(run.base_score.tobytes())
+        ):
+            raise ValueError(
+                f"Objective {run.objective.name!r} computes the base score of the rows of one "
+                "worker: sum over the ranks of the Context that its base_score receives, or pass "
+                "base_score."
+            )
+    all_callbacks = [*as_callbacks(estimator.callbacks), *callbacks]
+    metric = plan_rounds(estimator, run, all_callbacks, ranks)
     if metric is not None:
         plan_candidates(estimator, run)
-    shard = Shard(run.target, np.arange(np.count_nonzero(_is_usable(run.target))))
-    run.data = run.data._replace(rows=RowData())
+    n_usable = ranks.sum(int(np.count_nonzero(_is_usable(run.target))))
     run.target = run.target.take(np.arange(0))
-    return SharedFit(run, len(shard.numbers), metric), shard
+    return SharedFit(run, n_usable, metric)
 
 
 def find_shared_n_estimators(

@@ -26,6 +26,7 @@ from polyleaf.objectives import Objective, SquaredError, auto_objective_name
 from polyleaf.objectives.multitask import MultiTask, Task, TaskSlice
 from polyleaf.objectives.registry import ObjectiveSpec, ResolvedObjective, resolve_objective
 from polyleaf.runtime.capabilities import refuse
+from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.settings.aliases import warn_one_vs_rest
@@ -112,8 +113,13 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         return resolved
 
     def _encode_target(
-        self, rows: RowData, old_model: Model | None, resolved: ResolvedObjective
+        self,
+        rows: RowData,
+        old_model: Model | None,
+        resolved: ResolvedObjective,
+        ranks: Communicator = SINGLE_PROCESS,
     ) -> Target:
+        assert ranks.size == 1  # no Dask estimator has several tasks
         columns = TaskColumns(rows.target)
         if old_model is not None:
             encoding = decode_target_encoding(old_model.metadata, old_model.n_outputs)
@@ -159,7 +165,11 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             return encode_labelled_rows(encode, rows, missing)
 
     def _make_objective(
-        self, target: Target, old_model: Model | None, resolved: ResolvedObjective
+        self,
+        target: Target,
+        old_model: Model | None,
+        resolved: ResolvedObjective,
+        ranks: Communicator = SINGLE_PROCESS,
     ) -> Objective:
         encodings = target.encoding
         assert isinstance(encodings, TaskEncodings) and isinstance(resolved, Mapping)

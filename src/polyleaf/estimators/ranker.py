@@ -17,6 +17,7 @@ from polyleaf.model.metadata import CHOSEN_SCORE, QUERY_COLUMN
 from polyleaf.objectives import Objective
 from polyleaf.objectives.registry import ObjectiveSpec, ResolvedObjective
 from polyleaf.runtime.capabilities import FEATURES, refuse
+from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.settings.param_spec import (
@@ -213,11 +214,13 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
                 for model in (old_model, self.model_):
                     model.metadata[CHOSEN_SCORE] = chosen
 
-    def _read_rows(self, data: TrainingData) -> TrainingData:
-        return self._read_queries(data, self._query_column)
+    def _read_rows(self, data: TrainingData, ranks: Communicator = SINGLE_PROCESS) -> TrainingData:
+        return self._read_queries(data, self._query_column, ranks)
 
     @staticmethod
-    def _read_queries(data: TrainingData, column: str | None) -> TrainingData:
+    def _read_queries(
+        data: TrainingData, column: str | None, ranks: Communicator = SINGLE_PROCESS
+    ) -> TrainingData:
         """Return data with the number of the query of each row, and X without the column of ids.
 
         `data`: as the user passed them. `column`: name of the column of ids, for data without
@@ -230,17 +233,26 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
         else:
             X = _drop_column(X, column)
         n_rows = len(rows.target) if X is None else count_rows(X)  # None: Dask keeps X elsewhere
-        return data._replace(X=X, rows=read_queries(rows.replace(query=ids), n_rows))
+        return data._replace(X=X, rows=read_queries(rows.replace(query=ids), n_rows, ranks))
 
     def _encode_target(
-        self, rows: RowData, old_model: Model | None, resolved: ResolvedObjective
+        self,
+        rows: RowData,
+        old_model: Model | None,
+        resolved: ResolvedObjective,
+        ranks: Communicator = SINGLE_PROCESS,
     ) -> Target:
         if old_model is None:
-            return encode_regression(rows, missing=self.missing_targets)
-        return TargetEncoding.from_dict(old_model.metadata, old_model.n_outputs).encode(rows)
+            return encode_regression(rows, missing=self.missing_targets, ranks=ranks)
+        encoding = TargetEncoding.from_dict(old_model.metadata, old_model.n_outputs)
+        return encoding.encode(rows, ranks=ranks)
 
     def _make_objective(
-        self, target: Target, old_model: Model | None, resolved: ResolvedObjective
+        self,
+        target: Target,
+        old_model: Model | None,
+        resolved: ResolvedObjective,
+        ranks: Communicator = SINGLE_PROCESS,
     ) -> Objective:
         assert isinstance(resolved, ObjectiveSpec)
         if self._learned_numbers not in resolved.cls.target_kinds:

@@ -15,6 +15,7 @@ from polyleaf.metrics._sklearn import mean_d2_pinball, mean_r2
 from polyleaf.model import Model
 from polyleaf.objectives import Objective, distribution_names
 from polyleaf.objectives.registry import ObjectiveSpec, ResolvedObjective
+from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.settings.param_spec import add_parameter_docs, make_constraints
@@ -53,11 +54,15 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, RegressorParameters):
     _kinds = ("regression",)
 
     def _encode_target(
-        self, rows: RowData, old_model: Model | None, resolved: ResolvedObjective
+        self,
+        rows: RowData,
+        old_model: Model | None,
+        resolved: ResolvedObjective,
+        ranks: Communicator = SINGLE_PROCESS,
     ) -> Target:
         if old_model is not None:
             encoding = TargetEncoding.from_dict(old_model.metadata, old_model.n_outputs)
-            return weigh_targets(encoding.encode(rows), self.target_weight)
+            return weigh_targets(encoding.encode(rows, ranks=ranks), self.target_weight)
         assert isinstance(resolved, ObjectiveSpec)
         normalize = self.normalize_targets
         if normalize == "auto":
@@ -65,11 +70,17 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, RegressorParameters):
             if self.output_groups is not None:
                 shares_trees = has_shared_trees(self, count_columns(rows.target))
             normalize = get_auto_scaling(resolved.cls, shares_trees)
-        target = encode_regression(rows, missing=self.missing_targets, normalize=normalize)
+        target = encode_regression(
+            rows, missing=self.missing_targets, normalize=normalize, ranks=ranks
+        )
         return weigh_targets(target, self.target_weight)
 
     def _make_objective(
-        self, target: Target, old_model: Model | None, resolved: ResolvedObjective
+        self,
+        target: Target,
+        old_model: Model | None,
+        resolved: ResolvedObjective,
+        ranks: Communicator = SINGLE_PROCESS,
     ) -> Objective:
         assert isinstance(resolved, ObjectiveSpec)
         if "values" not in resolved.cls.target_kinds:

@@ -6,6 +6,7 @@ A packed Hessian is its lower triangle, row after row: entry (i, j), j <= i, is 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
+from polyleaf.runtime.context import Context, get_communicator
 
 if TYPE_CHECKING:
     from polyleaf.objectives.base import BoundObjective
@@ -177,7 +179,7 @@ def compute_derivatives(
 
 
 def minimise_base_score(
-    bound: BoundObjective, offset: NDArray[np.float32], n_threads: int = 1
+    bound: BoundObjective, offset: NDArray[np.float32], n_threads: int | Context = 1
 ) -> Floats:
     """Return scores ``(K,)`` that, added to `offset`, minimise the loss: Newton's method per
     output.
@@ -186,7 +188,8 @@ def minimise_base_score(
     slowly, where outputs are coupled or the Hessian is not the second derivative. A function that
     returns derivatives, whose loss is unknown, keeps the base score that it has without offsets.
 
-    `bound`: its base score becomes 0. `offset` (n, K), float32.
+    `bound`: its base score becomes 0. `offset` (n, K), float32. `n_threads`: in distributed
+    training a `Context`, for the loss of the rows of all ranks.
     """
 
     def raise_scores(base: Floats) -> NDArray[np.float32]:
@@ -194,16 +197,16 @@ def minimise_base_score(
 
     bound.set_base_score(np.zeros(bound.n_outputs))
     base = bound.base_score(n_threads)
-    if np.isnan(bound.loss(raise_scores(base), n_threads)):
+    if np.isnan(_mean_loss(bound, raise_scores(base), n_threads)):
         return base
     weight = bound.output_weight
     sums, totals = _core.exact_totals(offset, weight, None, 1, n_threads)[:, 0]
     base = base - np.divide(sums, totals, out=np.zeros_like(base), where=totals > 0)
-    loss = bound.loss(raise_scores(base), n_threads)
+    loss = _mean_loss(bound, raise_scores(base), n_threads)
     for _ in range(_MAX_STEPS):
         step = _newton_step(bound, raise_scores(base), n_threads)
         while True:
-            next_loss = bound.loss(raise_scores(base + step), n_threads)
+            next_loss = _mean_loss(bound, raise_scores(base + step), n_threads)
             if next_loss <= loss + _TOLERANCE * abs(loss) or np.abs(step).max() <= _TOLERANCE:
                 break
             step /= 2
@@ -213,8 +216,25 @@ def minimise_base_score(
     return base
 
 
-def _newton_step(bound: BoundObjective, raw: NDArray[np.float32], n_threads: int) -> Floats:
-    g, h = compute_derivatives(bound, raw, n_threads)
+def _mean_loss(bound: BoundObjective, raw: NDArray[np.float32], n_threads: int | Context) -> float:
+    """Return the mean loss of the rows of all ranks.
+
+    It is compared only, with a tolerance far above the rounding of its sum.
+    """
+    if not isinstance(n_threads, Context):
+        return bound.loss(raw, n_threads)
+    weight = float(bound.n_rows if bound.weight is None else bound.weight.sum(dtype=np.float64))
+    part = bound.loss(raw, n_threads.n_threads) * weight, weight
+    parts = get_communicator(n_threads).allgather_objects(part)
+    total, weight = (math.fsum(column) for column in zip(*parts, strict=True))
+    return total / weight if weight > 0 else 0.0
+
+
+def _newton_step(
+    bound: BoundObjective, raw: NDArray[np.float32], n_threads: int | Context
+) -> Floats:
+    n = n_threads.n_threads if isinstance(n_threads, Context) else n_threads
+    g, h = compute_derivatives(bound, raw, n)
     slope, count = _core.exact_totals(g, None, None, 1, n_threads)[:, 0]
     hessian = count if h is None else _core.exact_totals(h, None, None, 1, n_threads)[0, 0]
     step = np.divide(-slope, hessian, out=np.zeros_like(slope), where=hessian > 0)

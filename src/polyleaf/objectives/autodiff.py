@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+import polyleaf._core as _core
 from polyleaf.objectives._utils import (
     FIRST_ORDER_HINT,
     Floats,
@@ -25,6 +26,7 @@ from polyleaf.objectives._utils import (
     unpack,
 )
 from polyleaf.objectives.base import Array, BoundObjective, Objective
+from polyleaf.runtime.context import Context
 from polyleaf.runtime.row_data import RowData
 
 if TYPE_CHECKING:
@@ -152,7 +154,7 @@ class BoundLoss(BoundObjective):
 
     # --- the interface of bound objectives ---
 
-    def base_score(self, n_threads: int = 1) -> Floats:
+    def base_score(self, n_threads: int | Context = 1) -> Floats:
         from scipy.optimize import minimize
 
         best = np.inf, np.zeros(self.n_outputs)
@@ -160,7 +162,8 @@ class BoundLoss(BoundObjective):
         def mean_loss(base: Floats) -> tuple[float, Floats]:
             nonlocal best
             value, slope = self._mean(
-                lambda rows: np.broadcast_to(base, (rows.stop - rows.start, self.n_outputs))
+                lambda rows: np.broadcast_to(base, (rows.stop - rows.start, self.n_outputs)),
+                n_threads,
             )
             if not (np.isfinite(value) and np.isfinite(slope).all()):
                 return 1e300, np.zeros_like(base)
@@ -204,24 +207,22 @@ class BoundLoss(BoundObjective):
             )
 
     def loss(self, raw: Array, n_threads: int = 1) -> float:
-        return self._mean(lambda rows: raw[rows] + self.base)[0]
+        return self._mean(lambda rows: raw[rows] + self.base, n_threads)[0]
 
     # --- evaluation ---
 
-    def _mean(self, scores: Callable[[slice], Floats]) -> tuple[float, Floats]:
+    def _mean(
+        self, scores: Callable[[slice], Floats], n_threads: int | Context
+    ) -> tuple[float, Floats]:
         """Return the weighted mean loss and its gradient (K,) at `scores(rows)`."""
-        value, slope, total = np.float64(0.0), np.zeros(self.n_outputs), 0.0
+        parts = []
         for rows in self._slices():
             derivatives = self._evaluate_rows("slope", rows, scores(rows))
-            weight = np.ones(len(derivatives["value"]))
-            if self.weight is not None:
-                weight = self.weight[rows, 0]
-            value = value + np.einsum("n,n->", weight, derivatives["value"])
-            slope = slope + np.einsum("n,nk->k", weight, derivatives["gradient"])
-            total += float(weight.sum())
-        if total > 0:
-            return float(value / total), slope / total
-        return float(value * 0.0), slope * 0.0
+            parts.append(np.column_stack([derivatives["value"], derivatives["gradient"]]))
+        values = np.concatenate(parts).astype(np.float64)
+        sums, totals = _core.exact_totals(values, self.weight, None, 1, n_threads)[:, 0]
+        means = sums / totals[0] if totals[0] > 0 else sums * 0.0
+        return float(means[0]), means[1:]
 
     def _slices(self) -> Iterator[slice]:
         for begin in range(0, self.n_rows, self._chunk):

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 import polyleaf._core as _core
 from polyleaf.distributions import Distribution
 from polyleaf.objectives._utils import Floats, compute_derivatives, packed_diagonal
-from polyleaf.runtime.context import Context
+from polyleaf.runtime.context import Context, get_communicator
 from polyleaf.runtime.row_data import RowData
 from polyleaf.user_data.target_scaling import sum_columns
 
@@ -383,9 +383,11 @@ class BoundObjective(ABC):
         return self.rows.target
 
     @abstractmethod
-    def base_score(self, n_threads: int = 1) -> Floats:
+    def base_score(self, n_threads: int | Context = 1) -> Floats:
         """Return the constant scores that minimise the weighted loss (for a Huber loss: the
         median), computed on `n_threads` threads.
+
+        In distributed training `n_threads` is a `Context`, and the loss that of all ranks.
 
         Returns
         -------
@@ -414,15 +416,18 @@ class BoundObjective(ABC):
             return (self.n_rows, self.n_outputs)
         return None if self.weight is None else (self.n_rows, self.weight.shape[1])
 
-    def count_rows(self) -> Floats:
+    def count_rows(self, n_threads: int | Context = 1) -> Floats:
         """Return the number of rows that the weights of each output stand for, (1,) or (K,).
 
         It is the total weight, but not less than the number of rows with a positive weight.
+        `n_threads`: number of threads; in distributed training a `Context`, for all ranks.
         """
+        ranks = get_communicator(n_threads)
         if self.weight is None:
-            return np.array([float(self.n_rows)])
-        total = sum_columns(self.weight)
-        return np.maximum(total, np.count_nonzero(self.weight, axis=0))
+            return np.array([float(ranks.sum(self.n_rows))])
+        numbers = np.count_nonzero(self.weight, axis=0)
+        ranks.allreduce_sum(numbers)
+        return np.maximum(sum_columns(self.weight, ranks), numbers)
 
     @property
     def target_weight(self) -> NDArray[np.float32] | None:

@@ -22,6 +22,7 @@ from polyleaf.objectives._utils import (
 from polyleaf.objectives.autodiff import BoundLoss, NotALoss, as_row_loss
 from polyleaf.objectives.base import Array, BoundObjective, Objective, as_matrix, as_weight
 from polyleaf.runtime.checks import require_choice
+from polyleaf.runtime.context import Context
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.user_data.validation import describe_signature_mismatch
@@ -155,7 +156,7 @@ class BoundCustomObjective(BoundObjective):
 
     # --- the interface of bound objectives ---
 
-    def base_score(self, n_threads: int = 1) -> Floats:
+    def base_score(self, n_threads: int | Context = 1) -> Floats:
         return np.zeros(self.n_outputs)
 
     def loss(self, raw: Array, n_threads: int = 1) -> float:

@@ -35,6 +35,7 @@ from polyleaf.objectives.base import (
     check_domain,
 )
 from polyleaf.objectives.registry import register
+from polyleaf.runtime.context import Context, get_communicator
 from polyleaf.runtime.row_data import RowData
 from polyleaf.user_data.target_scaling import sum_columns
 
@@ -106,13 +107,15 @@ class LikelihoodObjective(Objective):
         """
 
     @abstractmethod
-    def best_scores(self, rows: RowData) -> tuple[float, float]:
+    def best_scores(self, rows: RowData, n_threads: int | Context = 1) -> tuple[float, float]:
         """Return the two scores that maximise the likelihood of one column of the target.
 
         Parameters
         ----------
         rows : RowData
             Targets with weights above 0, both float64 (m,).
+        n_threads : int or Context
+            A `Context` in distributed training: the likelihood is that of the rows of all ranks.
 
         Notes
         -----
@@ -170,15 +173,16 @@ class BoundLikelihoodObjective(BoundObjective):
             target = target - self.base[::2]
         self._kernel_target = np.ascontiguousarray(target, dtype=np.float32)
 
-    def base_score(self, n_threads: int = 1) -> Floats:
+    def base_score(self, n_threads: int | Context = 1) -> Floats:
         base = np.zeros((self.n_outputs // 2, 2))
         for k, y in enumerate(self.target.T.astype(np.float64)):
             weight = np.ones(self.n_rows)
             if self.weight is not None:
                 column = k if self.weight.shape[1] > 1 else 0
                 weight = self.weight[:, column].astype(np.float64)
-            if weight.any():
-                base[k] = self.objective.best_scores(RowData(y[weight > 0], weight[weight > 0]))
+            if get_communicator(n_threads).any(weight.any()):
+                rows = RowData(y[weight > 0], weight[weight > 0])
+                base[k] = self.objective.best_scores(rows, n_threads)
         return base.reshape(-1)
 
     @property
@@ -243,8 +247,8 @@ class NormalLikelihood(_LocationScale):
     def make_distribution(self, first: Floats, second: Floats) -> Distribution:
         return distributions.Normal(first, np.exp(second))
 
-    def best_scores(self, rows: RowData) -> tuple[float, float]:
-        return _log_spread(*_measure_moments(rows))
+    def best_scores(self, rows: RowData, n_threads: int | Context = 1) -> tuple[float, float]:
+        return _log_spread(*_measure_moments(rows, n_threads))
 
 
 @register
@@ -267,8 +271,9 @@ class LogNormalLikelihood(LikelihoodObjective):
     def make_distribution(self, first: Floats, second: Floats) -> Distribution:
         return distributions.LogNormal(first, np.exp(second))
 
-    def best_scores(self, rows: RowData) -> tuple[float, float]:
-        return _log_spread(*_measure_moments(rows.replace(target=_core.log(rows.target))))
+    def best_scores(self, rows: RowData, n_threads: int | Context = 1) -> tuple[float, float]:
+        logs = rows.replace(target=_core.log(rows.target))
+        return _log_spread(*_measure_moments(logs, n_threads))
 
 
 @register
@@ -296,16 +301,18 @@ class StudentTLikelihood(_LocationScale):
     def make_distribution(self, first: Floats, second: Floats) -> Distribution:
         return distributions.StudentT(first, np.exp(second), self.df)
 
-    def best_scores(self, rows: RowData) -> tuple[float, float]:
+    def best_scores(self, rows: RowData, n_threads: int | Context = 1) -> tuple[float, float]:
         """Fit by the EM algorithm of Lange, Little and Taylor (1989), which never lowers the
         likelihood."""
-        (location, variance), y, weight = _measure_moments(rows), rows.target, rows.weight
-        total = _exact_sums(weight)[0]
+        y, weight = rows.target, rows.weight
+        location, variance = _measure_moments(rows, n_threads)
+        (total,) = _exact_sums(n_threads, weight)
         for _ in range(500):
             share = weight * (self.df + 1.0) / (self.df + (y - location) ** 2 / variance)
             before = location, variance
-            location = _compute_mean(y, share)
-            variance = max(_exact_sums(share * (y - location) ** 2)[0] / total, _MIN_VARIANCE)
+            location = _compute_mean(y, share, n_threads)
+            (squares,) = _exact_sums(n_threads, share * (y - location) ** 2)
+            variance = max(squares / total, _MIN_VARIANCE)
             close = abs(location - before[0]) <= 1e-9 * math.sqrt(variance)
             if close and abs(variance / before[1] - 1.0) <= 1e-9:
                 break
@@ -331,12 +338,12 @@ class GammaLikelihood(LikelihoodObjective):
         with np.errstate(over="ignore"):
             return distributions.Gamma(k, np.exp(first) / k)
 
-    def best_scores(self, rows: RowData) -> tuple[float, float]:
+    def best_scores(self, rows: RowData, n_threads: int | Context = 1) -> tuple[float, float]:
         """Solve ln k - digamma(k) = ln of the mean - mean of the logarithms for the shape k (Thom,
         1958)."""
         y, weight = rows.target, rows.weight
-        log_mean = _core.log(_compute_mean(y, weight))
-        excess = log_mean - _compute_mean(_core.log(y), weight)
+        log_mean = _core.log(_compute_mean(y, weight, n_threads))
+        excess = log_mean - _compute_mean(_core.log(y), weight, n_threads)
         return log_mean, _find_root(
             lambda s: -_core.digamma_excess(_core.exp(-2.0 * s)) - excess, *self.spread_limits
         )
@@ -365,17 +372,18 @@ class NegativeBinomialLikelihood(LikelihoodObjective):
         with np.errstate(over="ignore"):
             return distributions.NegativeBinomial(np.exp(first), np.exp(2.0 * second))
 
-    def best_scores(self, rows: RowData) -> tuple[float, float]:
-        mean = _compute_mean(rows.target, rows.weight)
+    def best_scores(self, rows: RowData, n_threads: int | Context = 1) -> tuple[float, float]:
+        mean = _compute_mean(rows.target, rows.weight, n_threads)
         if mean == 0:
             raise ValueError(
                 f"Objective {self.name!r} needs a count above 0 somewhere: an output of y is 0 in "
                 "every row, so the logarithm of its mean does not exist. Leave that output out."
             )
 
-        counts, number = np.unique(rows.target, return_inverse=True)
-        column = rows.weight[:, None]
-        weight = _core.exact_totals(column, None, number.astype(np.int32), len(counts), 1)[0, :, 0]
+        present = get_communicator(n_threads).allgather_objects(np.unique(rows.target))
+        counts, column = np.unique(np.concatenate(present)), rows.weight[:, None]
+        number = np.searchsorted(counts, rows.target).astype(np.int32)
+        weight = _core.exact_totals(column, None, number, len(counts), n_threads)[0, :, 0]
 
         def slope(s: float) -> float:
             """Mean of digamma(y + r) - digamma(r), less ln of 1 + mean / r."""
@@ -383,25 +391,27 @@ class NegativeBinomialLikelihood(LikelihoodObjective):
             terms = (
                 _core.digamma_excess(counts + r) - _core.digamma_excess(r) + _core.log1p(counts / r)
             )
-            return _compute_mean(terms, weight) - _core.log1p(mean / r)
+            return _compute_mean(terms, weight, 1) - _core.log1p(mean / r)
 
         return _core.log(mean), _find_root(slope, *self.spread_limits)
 
 
-def _exact_sums(*terms: Floats) -> list[float]:
+def _exact_sums(n_threads: int | Context, *terms: Floats) -> list[float]:
     """Return the sums of columns, which do not depend on the order of the rows."""
-    return [float(total) for total in sum_columns(np.stack(terms, axis=1))]
+    ranks = get_communicator(n_threads)
+    return [float(total) for total in sum_columns(np.stack(terms, axis=1), ranks)]
 
 
-def _compute_mean(values: Floats, weight: Floats) -> float:
-    total, n = _exact_sums(weight * values, weight)
+def _compute_mean(values: Floats, weight: Floats, n_threads: int | Context) -> float:
+    total, n = _exact_sums(n_threads, weight * values, weight)
     return total / n
 
 
-def _measure_moments(rows: RowData) -> tuple[float, float]:
+def _measure_moments(rows: RowData, n_threads: int | Context) -> tuple[float, float]:
     """Return the mean, and the variance with a lower bound."""
-    mean = _compute_mean(rows.target, rows.weight)
-    return mean, max(_compute_mean((rows.target - mean) ** 2, rows.weight), _MIN_VARIANCE)
+    mean = _compute_mean(rows.target, rows.weight, n_threads)
+    variance = _compute_mean((rows.target - mean) ** 2, rows.weight, n_threads)
+    return mean, max(variance, _MIN_VARIANCE)
 
 
 def _log_spread(location: float, variance: float) -> tuple[float, float]:

@@ -85,7 +85,7 @@ class ElementwiseObjective(Objective):
         """
 
     @abstractmethod
-    def best_constant(self, bound: BoundElementwiseObjective, n_threads: int) -> Floats:
+    def best_constant(self, bound: BoundElementwiseObjective, n_threads: int | Context) -> Floats:
         """Return the constant scores ``(K,)``, float64, that minimise the loss of `bound`.
 
         `n_threads` does not change the result.
@@ -149,7 +149,7 @@ class BoundElementwiseObjective(BoundObjective):
             return np.zeros(self.n_outputs, np.float32)
         return super().kernel_base_score
 
-    def base_score(self, n_threads: int = 1) -> Floats:
+    def base_score(self, n_threads: int | Context = 1) -> Floats:
         return self.objective.best_constant(self, n_threads)
 
     def set_base_score(self, base: Array) -> None:
@@ -239,7 +239,7 @@ class LocationObjective(ElementwiseObjective):
     def check_target(self, rows: RowData) -> None:
         check_domain(np.isfinite(rows.target), rows, self.name, "finite targets")
 
-    def best_constant(self, bound: BoundElementwiseObjective, n_threads: int) -> Floats:
+    def best_constant(self, bound: BoundElementwiseObjective, n_threads: int | Context) -> Floats:
         return bound.target_quantile(np.full(bound.n_outputs, 0.5), n_threads)
 
 
@@ -263,7 +263,7 @@ class SquaredError(LocationObjective):
     sparse_base_score: ClassVar[float | None] = 0.0
     default_metric: ClassVar[str] = "rmse"
 
-    def best_constant(self, bound: BoundElementwiseObjective, n_threads: int) -> Floats:
+    def best_constant(self, bound: BoundElementwiseObjective, n_threads: int | Context) -> Floats:
         return np.nan_to_num(bound.mean_target(n_threads))
 
 
@@ -416,7 +416,7 @@ class Expectile(LocationObjective):
     def output_parameter(self, n_outputs: int) -> Floats:
         return np.full(n_outputs, self.alpha)
 
-    def best_constant(self, bound: BoundElementwiseObjective, n_threads: int) -> Floats:
+    def best_constant(self, bound: BoundElementwiseObjective, n_threads: int | Context) -> Floats:
         # Means of the targets above and below the last mean: Newton's method on parabolas.
         base = np.nan_to_num(bound.mean_target(n_threads))
         weight = np.ones((1, 1), np.float32) if bound.weight is None else bound.weight
@@ -484,7 +484,7 @@ class Quantile(LocationObjective):
     def leaf_quantile_level(self, n_outputs: int) -> Floats:
         return self.output_parameter(n_outputs)
 
-    def best_constant(self, bound: BoundElementwiseObjective, n_threads: int) -> Floats:
+    def best_constant(self, bound: BoundElementwiseObjective, n_threads: int | Context) -> Floats:
         return bound.target_quantile(self.output_parameter(bound.n_outputs), n_threads)
 
     @property
@@ -551,7 +551,7 @@ class LogLinkObjective(ElementwiseObjective):
         domain = f"targets {'> 0' if self.power == 2 else '>= 0'}"
         check_domain(valid, rows, self.name, domain)
 
-    def best_constant(self, bound: BoundElementwiseObjective, n_threads: int) -> Floats:
+    def best_constant(self, bound: BoundElementwiseObjective, n_threads: int | Context) -> Floats:
         mean = bound.mean_target(n_threads)
         if (mean == 0).any():
             raise ValueError(
@@ -704,11 +704,11 @@ class Tweedie(LogLinkObjective):
 # --- labels: targets are 0 or 1 ---
 
 
-def _limit_shares(bound: BoundElementwiseObjective, n_threads: int) -> Floats:
+def _limit_shares(bound: BoundElementwiseObjective, n_threads: int | Context) -> Floats:
     """Return the share of positives of each label, which is neither 0 nor 1."""
     mean = bound.mean_target(n_threads)
     # A label that no row or every row has gets the share of half a row more.
-    lowest = 0.5 / (bound.count_rows() + 1.0)
+    lowest = 0.5 / (bound.count_rows(n_threads) + 1.0)
     mean = np.where(mean <= 0, lowest, np.where(mean >= 1, 1 - lowest, mean))
     return np.where(np.isnan(mean), 0.5, mean)
 
@@ -779,7 +779,7 @@ class Logistic(ElementwiseObjective):
         valid = (rows.target >= 0) & (rows.target <= 1)
         check_domain(valid, rows, self.name, "targets in [0, 1]")
 
-    def best_constant(self, bound: BoundElementwiseObjective, n_threads: int) -> Floats:
+    def best_constant(self, bound: BoundElementwiseObjective, n_threads: int | Context) -> Floats:
         mean = _limit_shares(bound, n_threads)
         return _core.log(self.output_parameter(bound.n_outputs) * mean) - _core.log1p(-mean)
 
@@ -831,7 +831,7 @@ class Focal(Logistic):
         valid = (rows.target == 0) | (rows.target == 1)
         check_domain(valid, rows, self.name, "targets 0 or 1")
 
-    def best_constant(self, bound: BoundElementwiseObjective, n_threads: int) -> Floats:
+    def best_constant(self, bound: BoundElementwiseObjective, n_threads: int | Context) -> Floats:
         # The sum of the gradients of a negative and a positive, weighted by their shares, rises.
         share = _limit_shares(bound, n_threads)
         target = np.repeat(np.array([[0.0], [1.0]], np.float32), bound.n_outputs, axis=1)
@@ -870,5 +870,5 @@ class SquaredHinge(ElementwiseObjective):
         valid = (rows.target == 0) | (rows.target == 1)
         check_domain(valid, rows, self.name, "targets 0 or 1")
 
-    def best_constant(self, bound: BoundElementwiseObjective, n_threads: int) -> Floats:
+    def best_constant(self, bound: BoundElementwiseObjective, n_threads: int | Context) -> Floats:
         return np.nan_to_num(2.0 * bound.mean_target(n_threads) - 1.0)

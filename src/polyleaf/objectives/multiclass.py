@@ -49,6 +49,7 @@ from polyleaf.objectives.base import (
 )
 from polyleaf.objectives.registry import register
 from polyleaf.runtime.checks import require_choice
+from polyleaf.runtime.context import Context
 from polyleaf.runtime.row_data import RowData
 from polyleaf.user_data.read_target import check_shares
 
@@ -150,7 +151,7 @@ class BoundMulticlassObjective(BoundObjective):
         super().__init__(objective, rows, n_classes)
         self._loss = objective.core_loss(n_classes)
 
-    def base_score(self, n_threads: int = 1) -> Floats:
+    def base_score(self, n_threads: int | Context = 1) -> Floats:
         """Return the best constant for the classes' shares of the weight; a class without rows
         counts as half a row."""
         weight = np.ones((self.n_rows, 1), np.float32) if self.weight is None else self.weight
@@ -162,7 +163,7 @@ class BoundMulticlassObjective(BoundObjective):
         if not count.any():
             return np.zeros(self.n_outputs)
         share = count / math.fsum(count)
-        absent = 0.5 / (self.count_rows() + 1.0)
+        absent = 0.5 / (self.count_rows(n_threads) + 1.0)
         return self.objective.best_constant(np.where(share > 0, share, absent))
 
     @property

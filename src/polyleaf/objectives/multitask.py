@@ -247,7 +247,7 @@ class BoundMultiTask(BoundObjective):
     def _slices(self) -> list[tuple[TaskSlice, BoundObjective]]:
         return list(zip(self.objective.tasks, self._bound, strict=True))
 
-    def base_score(self, n_threads: int = 1) -> Floats:
+    def base_score(self, n_threads: int | Context = 1) -> Floats:
         return np.concatenate([bound.base_score(n_threads) for bound in self._bound])
 
     def set_base_score(self, base: Array) -> None:

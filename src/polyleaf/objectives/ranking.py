@@ -33,6 +33,7 @@ from polyleaf.objectives._utils import Floats
 from polyleaf.objectives.base import Array, BoundObjective, Objective, as_matrices, check_domain
 from polyleaf.objectives.registry import register
 from polyleaf.runtime.checks import require_choice
+from polyleaf.runtime.context import Context
 from polyleaf.runtime.queries import Gains, Queries, check_gains, compute_gains, make_discounts
 from polyleaf.runtime.row_data import RowData
 
@@ -185,7 +186,7 @@ class BoundRankingObjective(BoundObjective):
             pairs=pairs,
         )
 
-    def base_score(self, n_threads: int = 1) -> Floats:
+    def base_score(self, n_threads: int | Context = 1) -> Floats:
         return np.zeros(self.n_outputs)
 
     def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:

@@ -20,6 +20,7 @@ import polyleaf._core as _core
 from polyleaf.objectives._utils import Floats
 from polyleaf.objectives.base import Array, Objective, check_domain
 from polyleaf.objectives.elementwise import ElementwiseObjective
+from polyleaf.runtime.context import Context
 from polyleaf.runtime.row_data import RowData
 
 
@@ -47,7 +48,7 @@ class BoundSparseObjective:
         self.n_rows, self.n_outputs = target.shape
         self._base: float = objective.sparse_base_score
 
-    def base_score(self, n_threads: int = 1) -> Floats:
+    def base_score(self, n_threads: int | Context = 1) -> Floats:
         """Return the score (K,) at which the derivative of a target of 0 vanishes, for every
         output."""
         return np.full(self.n_outputs, self._base)

@@ -6,11 +6,12 @@ integers are summed, so that neither sums nor models depend on how the rows are 
 
 from __future__ import annotations
 
+import pickle
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +79,24 @@ class Communicator(ABC):
         """Return the data of every rank, in order, on all ranks."""
         return self.alltoall([data] * self.size)
 
+    def allgather_objects(self, value: object) -> list[Any]:
+        """Return a value of every rank, in order, on all ranks, which trust each other."""
+        if self.size == 1:
+            return [value]
+        return [pickle.loads(data) for data in self.allgather(pickle.dumps(value))]
+
+    def sum(self, number: int) -> int:
+        """Return the sum of an integer over all ranks."""
+        numbers = np.array([number], np.int64)
+        self.allreduce_sum(numbers)
+        return int(numbers[0])
+
+    def any(self, mask: bool | np.bool_ | np.ndarray) -> np.ndarray:
+        """Return for each entry whether it is true on any rank."""
+        flags = np.atleast_1d(mask).astype(np.uint8)
+        self.allreduce_max(flags)
+        return flags.astype(bool).reshape(np.shape(mask))
+
     def _gather_arrays(self, numbers: np.ndarray) -> list[np.ndarray]:
         blocks = self.allgather(np.ascontiguousarray(numbers).tobytes())
         return [_decode_array(data, numbers) for data in blocks]
@@ -93,6 +112,57 @@ class SingleProcess(Communicator):
 
 
 SINGLE_PROCESS: Final = SingleProcess()
+
+
+class RecordingCommunicator(Communicator):
+    """A connection to other ranks that keeps the results of sums, maxima and gatherings.
+
+    With them, a `ReplayingCommunicator` repeats on some of the rows what the ranks have done.
+    """
+
+    def __init__(self, communicator: Communicator) -> None:
+        self._communicator, self.results = communicator, list[Any]()
+        # Nothing takes the shortcuts of a single rank, which exchanges nothing to record.
+        self.rank, self.size = communicator.rank, max(2, communicator.size)
+
+    def alltoall(self, blocks: Sequence[Buffer]) -> list[Buffer]:
+        raise NotImplementedError("Blocks that depend on the rank cannot be replayed.")
+
+    def allreduce_sum(self, numbers: IntegerArray) -> None:
+        self._communicator.allreduce_sum(numbers)
+        self.results.append(numbers.copy())
+
+    def allreduce_max(self, numbers: np.ndarray) -> None:
+        self._communicator.allreduce_max(numbers)
+        self.results.append(numbers.copy())
+
+    def allgather(self, data: Buffer) -> list[Buffer]:
+        self.results.append([bytes(each) for each in self._communicator.allgather(data)])
+        return list(self.results[-1])
+
+
+class ReplayingCommunicator(Communicator):
+    """A process that repeats on its rows what ranks with all rows did before.
+
+    `results`: those of a `RecordingCommunicator`.
+    """
+
+    rank, size = 0, 2
+
+    def __init__(self, results: Sequence[Any]) -> None:
+        self._results = iter(results)
+
+    def alltoall(self, blocks: Sequence[Buffer]) -> list[Buffer]:
+        raise NotImplementedError("Blocks that depend on the rank cannot be replayed.")
+
+    def allreduce_sum(self, numbers: IntegerArray) -> None:
+        numbers[...] = next(self._results)
+
+    def allreduce_max(self, numbers: np.ndarray) -> None:
+        numbers[...] = next(self._results)
+
+    def allgather(self, data: Buffer) -> list[Buffer]:
+        return list(next(self._results))
 
 
 class ThreadCommunicator(Communicator):

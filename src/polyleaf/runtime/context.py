@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from numbers import Integral
 
 import joblib
-import numpy as np
 
 from polyleaf._core import Device
 from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
@@ -33,13 +32,10 @@ class Context:
         """The number of threads, or this context where other ranks hold rows."""
         return self if self.is_distributed else self.n_threads
 
-    def sum_over_ranks(self, number: int) -> int:
-        """Return the sum of a number over all ranks."""
-        if not self.is_distributed:
-            return number
-        numbers = np.array([number], np.int64)
-        self.communicator.allreduce_sum(numbers)
-        return int(numbers[0])
+
+def get_communicator(n_threads: int | Context) -> Communicator:
+    """Return the connection to the other ranks; there are none for a number of threads."""
+    return n_threads.communicator if isinstance(n_threads, Context) else SINGLE_PROCESS
 
 
 @functools.cache

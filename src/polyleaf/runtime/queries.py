@@ -10,9 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
+from polyleaf.runtime.collective import Communicator
 
 Gains: TypeAlias = str | tuple[float, ...]
 Floats = NDArray[np.float64]
+
+
+def count_queries(query: np.ndarray, ranks: Communicator) -> int:
+    """Return the number of queries of all ranks, which are numbered from 0."""
+    n_queries = np.array([query.max(initial=-1) + 1])
+    ranks.allreduce_max(n_queries)
+    return int(n_queries[0])
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,6 +24,8 @@ from polyleaf.metrics.patience import Patience
 from polyleaf.model import Model
 from polyleaf.model.metadata import OUTPUT_GROUPS
 from polyleaf.objectives._utils import compute_derivatives
+from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
+from polyleaf.runtime.queries import count_queries
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS, SharedParameters
 from polyleaf.training.boosting import boost, compute_base_score
@@ -70,16 +72,19 @@ def finds_rounds(n_rows: int) -> bool:
 
 
 def plan_rounds(
-    params: SharedParameters, run: TrainingRun, callbacks: Sequence[object]
+    params: SharedParameters,
+    run: TrainingRun,
+    callbacks: Sequence[object],
+    ranks: Communicator = SINGLE_PROCESS,
 ) -> Metric | None:
     """Return the metric that the number of rounds is found by; None if it is not found.
 
     Evaluation sets and callbacks do not change the number, except for early stopping: its training
     may have as many rounds as could be found.
 
-    `callbacks`: callbacks of the estimator and of the fit.
+    `callbacks`: callbacks of the estimator and of the fit. `ranks`: connection to the other rows.
     """
-    n_rows, settings = run.target.n_rows, run.settings
+    settings = run.settings
     if params.n_estimators is not None or params.warm_start or run.init_model is not None:
         return None
     names = {cls.__name__ for callback in callbacks for cls in type(callback).__mro__}
@@ -91,8 +96,8 @@ def plan_rounds(
         params.projection is not None
         or settings.workers.device is not None
         or run.target.is_sparse
-        or not finds_rounds(n_rows)
-        or not _has_enough_queries(run)
+        or not finds_rounds(ranks.sum(run.target.n_rows))
+        or not _has_enough_queries(run, ranks)
     ):
         return None
     if params.eval_metric is None and not run.objective.has_default_metric:
@@ -105,10 +110,10 @@ def plan_rounds(
     return get_default_metric(run)
 
 
-def _has_enough_queries(run: TrainingRun) -> bool:
+def _has_enough_queries(run: TrainingRun, ranks: Communicator) -> bool:
     """Return whether queries can be held out, if the rows have queries."""
     query = run.target.rows.query
-    return query is None or len(np.unique(query)) >= MIN_ROWS
+    return query is None or count_queries(query, ranks) >= MIN_ROWS
 
 
 def find_n_estimators(

@@ -149,7 +149,8 @@ def compute_base_score(bound: Any, settings: TrainConfig) -> np.ndarray:
     offset = bound.rows.offset
     if offset is None or settings.has_sparse_targets:
         return bound.base_score(settings.workers)
-    return minimise_base_score(bound, offset.astype(np.float32), settings.workers.n_threads)
+    threads = settings.workers.n_threads_or_context
+    return minimise_base_score(bound, offset.astype(np.float32), threads)
 
 
 def _continue_training(

@@ -385,7 +385,7 @@ class Derivatives(DerivativeMatrices):
         g = self.scaled_gradients(outputs)
         squares, sums = _core.exact_totals(g, g, None, 1, self._workers)[:, 0]
         n_usable = count_usable_rows(self._bound.n_rows, self._bound.weight)
-        return gradients_cancel_out(sums, squares, self._workers.sum_over_ranks(n_usable))
+        return gradients_cancel_out(sums, squares, self._workers.communicator.sum(n_usable))
 
 
 class DenseScores:
@@ -706,7 +706,7 @@ class SparseState:
         _, _, values = self.gradients.csr()
         squares = _core.exact_totals(values[:, None], values[:, None], None, 1, self._workers)[0, 0]
         n_usable = count_usable_rows(self._bound.n_rows, self.weight)
-        n_rows = self._workers.sum_over_ranks(n_usable)
+        n_rows = self._workers.communicator.sum(n_usable)
         return not gradients_cancel_out(self.gradients.totals(self._workers), squares, n_rows)
 
     def add_tree(self, grown: GrownTree, leaves: Leaves, outputs: TreeOutputs) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import polyleaf._core as _core
 from polyleaf.binned_data.random_rows import FEATURES, ROWS, draw, draw_ids, find_kth_smallest
 from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
+from polyleaf.runtime.queries import count_queries
 from polyleaf.settings.train_config import SamplingConfig
 
 
@@ -66,9 +67,7 @@ class QuerySampler(NamedTuple):
         numbers, positions = np.unique(
             query if usable is None else query[usable], return_inverse=True
         )
-        n_numbers = np.array([numbers.max(initial=-1) + 1])
-        communicator.allreduce_max(n_numbers)
-        is_used = np.zeros(int(n_numbers[0]), np.int64)
+        is_used = np.zeros(count_queries(numbers, communicator), np.int64)
         is_used[numbers] = 1
         communicator.allreduce_sum(is_used)
         ids = (np.cumsum(is_used) - 1)[numbers]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 import scipy.sparse
 
+from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.runtime.row_data import RowData, TaskRows
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.user_data.read_target import to_numpy
@@ -199,7 +200,15 @@ class TaskEncodings(TargetEncoding):
         """Number of columns of each task in the matrix."""
         return [_count_columns(encoding) for encoding in self.encodings]
 
-    def encode(self, rows: RowData, *, name: str = "Y", normalized: bool = True) -> TaskTarget:
+    def encode(
+        self,
+        rows: RowData,
+        *,
+        name: str = "Y",
+        normalized: bool = True,
+        ranks: Communicator = SINGLE_PROCESS,
+    ) -> TaskTarget:
+        assert ranks.size == 1  # no Dask estimator has several tasks
         columns = TaskColumns(rows.target, name)
         check_task_weights(rows, self.keys, columns)
         targets = []

@@ -7,14 +7,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.runtime.row_data import RowData, select_rows
 from polyleaf.runtime.types import DataLike
 from polyleaf.user_data.frames import as_frame
+from polyleaf.user_data.read_target import check_same_kind
 from polyleaf.user_data.validation import abbreviate_names, count_rows, read_row_values
 
 
-def read_queries(rows: RowData, n_rows: int) -> RowData:
+def read_queries(rows: RowData, n_rows: int, ranks: Communicator = SINGLE_PROCESS) -> RowData:
     """Return rows as the user passed them with the number of the query and the weight of each row.
+
+    `ranks`: connection to the other rows, which may be of the same queries.
 
     Raises a ValueError if there are no ids, or some are missing.
     """
@@ -23,21 +27,37 @@ def read_queries(rows: RowData, n_rows: int) -> RowData:
             "Ranking needs the query of each row: pass qid, an id for each row or the name of a "
             "column of X, or group, the numbers of consecutive rows of the queries."
         )
-    query = number_queries(read_row_values(rows.query, "qid", n_rows))
+    query = number_queries(read_row_values(rows.query, "qid", n_rows), ranks)
     return rows.replace(query=query, weight=_spread_weights(rows.weight, query))
 
 
-def number_queries(ids: np.ndarray) -> NDArray[np.int64]:
+def number_queries(ids: np.ndarray, ranks: Communicator = SINGLE_PROCESS) -> NDArray[np.int64]:
     """Return the number of the query of each row, in the order of the ids.
 
     The order of the rows then does not matter. Ids without order, such as text and numbers
-    together, are numbered as they occur first.
+    together, are ordered by type, then as text.
     """
+    present, numbers = _find_unique(ids)
+    if ranks.size == 1:
+        return numbers
+    parts = ranks.allgather_objects(present)
+    check_same_kind(parts, "qid")
+    every = _find_unique(np.concatenate(parts))[0]
+    number_of = {value: i for i, value in enumerate(every.tolist())}
+    return np.array([number_of[value] for value in present.tolist()], np.int64)[numbers]
+
+
+def _find_unique(ids: np.ndarray) -> tuple[np.ndarray, NDArray[np.int64]]:
+    """Return the different ids in order, and the position of each of `ids` among them."""
     try:
-        return np.unique(ids, return_inverse=True)[1].astype(np.int64)
+        unique, positions = np.unique(ids, return_inverse=True)
+        return unique, positions.astype(np.int64)
     except TypeError:
-        known = {value: i for i, value in enumerate(dict.fromkeys(ids.tolist()))}
-        return np.array([known[value] for value in ids.tolist()], np.int64)
+        values = sorted(set(ids.tolist()), key=lambda value: (type(value).__name__, str(value)))
+        known = {value: i for i, value in enumerate(values)}
+        unique = np.empty(len(values), object)
+        unique[:] = values
+        return unique, np.array([known[value] for value in ids.tolist()], np.int64)
 
 
 def get_query_ids(X: Any, qid: Any, group: Any, names: tuple[str, str] = ("qid", "group")) -> Any:

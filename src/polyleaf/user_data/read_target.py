@@ -6,6 +6,7 @@ they round to float32.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_array
 
 from polyleaf.runtime.capabilities import refuse
+from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.user_data.validation import (
@@ -242,8 +244,9 @@ def ravel_column(values: np.ndarray) -> tuple[np.ndarray, bool]:
 # ---- multi-label -------------------------------------------------------------------------------
 
 
-def is_multilabel(y: Any, missing: str) -> bool:
-    """Whether y is an indicator matrix rather than one label per row."""
+def is_multilabel(y: Any, missing: str, ranks: Communicator = SINGLE_PROCESS) -> bool:
+    """Whether y, with the rows of other ranks, is an indicator matrix rather than one label per
+    row."""
     y = to_numpy(y)
     shape = np.shape(y)
     if len(shape) > 2:
@@ -253,7 +256,8 @@ def is_multilabel(y: Any, missing: str) -> bool:
     if missing == "ignore":
         return True
     values = _unbox_numbers(_check_finite(y, "y", missing, None))
-    if values.dtype.kind in "biuf" and np.all((values == 0) | (values == 1)):
+    is_indicator = values.dtype.kind in "biuf" and np.all((values == 0) | (values == 1))
+    if not ranks.any(not is_indicator):
         return True
     if has_fractions(values):
         raise ValueError(
@@ -414,6 +418,26 @@ def _missing_label(row: int, name: str) -> ValueError:
         "without its only label: remove it. If the row has labels of other tasks, set "
         'missing_targets="ignore" of PolyleafMultiTask.'
     )
+
+
+def sort_classes_of_ranks(
+    labels: np.ndarray, name: str, ranks: Communicator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sorted classes of all ranks, and the class index of each row of this one."""
+    present, ids = sort_classes(labels, name)
+    if ranks.size == 1:
+        return present, ids
+    parts = ranks.allgather_objects(present)
+    check_same_kind(parts, name)
+    classes, _ = sort_classes(np.concatenate(parts), name)
+    index = {label: i for i, label in enumerate(classes.tolist())}
+    return classes, np.array([index[label] for label in present.tolist()], np.int64)[ids]
+
+
+def check_same_kind(arrays: Sequence[np.ndarray], name: str) -> None:
+    """Raise a ValueError if some arrays hold text and others numbers."""
+    if len({array.dtype.kind in "US" for array in arrays}) > 1:
+        raise ValueError(f"{name} holds text in some batches and numbers in others.")
 
 
 def sort_classes(labels: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -11,6 +11,7 @@ import scipy.sparse
 
 from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.checks import require_entry
+from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike, JsonObject
 from polyleaf.user_data.read_target import (
@@ -31,6 +32,7 @@ from polyleaf.user_data.read_target import (
     read_shares,
     read_sparse_matrix,
     sort_classes,
+    sort_classes_of_ranks,
 )
 from polyleaf.user_data.target_scaling import Normalize, compute_target_scale
 from polyleaf.user_data.validation import abbreviate_names, find_row, to_canonical_csr
@@ -78,10 +80,17 @@ class TargetEncoding:
     # {"error", "ignore"}: whether NaN is an error or a value of weight 0
     missing: Literal["error", "ignore"] = "error"
 
-    def encode(self, rows: RowData, *, name: str = "y", normalized: bool = True) -> Target:
+    def encode(
+        self,
+        rows: RowData,
+        *,
+        name: str = "y",
+        normalized: bool = True,
+        ranks: Communicator = SINGLE_PROCESS,
+    ) -> Target:
         """Encode further data as the training y was, without target scaling if not `normalized`.
 
-        `rows`: target and weights as the user passed them.
+        `rows`: target and weights as the user passed them. `ranks`: connection to the other rows.
 
         Raises a ValueError if the shape differs, or for labels that the training data did not have.
         """
@@ -91,16 +100,18 @@ class TargetEncoding:
             values = read_regression_values(y, name, self.missing)
             self._check_shape(values.shape, name)
             n_weight_columns = 0 if self.one_dimensional else self.n_outputs
-            read = read_weight(rows, values.reshape(len(values), -1), n_weight_columns, name)
-            return self._scale_values(read) if normalized else _make_target(read, self)
+            columns = values.reshape(len(values), -1)
+            read = read_weight(rows, columns, n_weight_columns, name, ranks)
+            return self._scale_values(read, ranks) if normalized else _make_target(read, self)
         if self.kind == "multilabel":
             values = read_indicators(y, name, self.missing)
             self._check_shape(values.shape, name)
-            return _make_target(read_weight(rows, values, self.n_outputs, name), self)
+            read = read_weight(rows, values, self.n_outputs, name, ranks)
+            return _make_target(read, self, ranks)
         if self.has_class_ids and has_columns(y):
-            return self._encode_shares(rows, name)
+            return self._encode_shares(rows, name, ranks)
         ids = self._encode_labels(read_labels(y, name), name)
-        return self._encode_ids(read_weight(rows, ids, 0, name))
+        return self._encode_ids(read_weight(rows, ids, 0, name, ranks))
 
     def check_names(self, rows: RowData, name: str) -> None:
         """Raise a ValueError unless y and weights have the columns of the training y, in order."""
@@ -135,12 +146,14 @@ class TargetEncoding:
         """Whether a row has one class id, or shares of the classes, instead of indicators."""
         return self.kind == "multiclass" and not self.one_vs_rest
 
-    def _encode_shares(self, rows: RowData, name: str) -> Target:
+    def _encode_shares(
+        self, rows: RowData, name: str, ranks: Communicator = SINGLE_PROCESS
+    ) -> Target:
         assert self.classes is not None
         y = rows.target
         self._check_shape(np.shape(y), name)
         check_column_order(get_given_names(y), tuple(map(str, self.classes.tolist())), name)
-        return Target(read_weight(rows, read_shares(y, name), 0, name), self)
+        return Target(read_weight(rows, read_shares(y, name), 0, name, ranks), self)
 
     def _encode_labels(self, labels: np.ndarray, name: str) -> np.ndarray:
         assert self.classes is not None
@@ -163,7 +176,7 @@ class TargetEncoding:
             rows = rows.replace(target=np.eye(self.n_outputs, dtype=np.float32)[ids])
         return Target(rows, self)
 
-    def _scale_values(self, rows: RowData) -> Target:
+    def _scale_values(self, rows: RowData, ranks: Communicator = SINGLE_PROCESS) -> Target:
         if self.offset is not None and self.scale is not None:
             values = rows.target
             scaled = np.empty(values.shape, np.float32)
@@ -171,7 +184,7 @@ class TargetEncoding:
                 block = slice(start, start + _BLOCK_ROWS)
                 scaled[block] = (values[block] - self.offset) / self.scale
             rows = rows.replace(target=scaled)
-        return _make_target(rows, self)
+        return _make_target(rows, self, ranks)
 
     def to_dict(self) -> JsonObject:
         """Return JSON types, for a model file.
@@ -348,10 +361,12 @@ def weigh_targets(target: Target, target_weight: object) -> Target:
     return target.replace_rows(weight=np.ascontiguousarray(multiply_weights(weight, factors[None])))
 
 
-def _make_target(rows: RowData, encoding: TargetEncoding) -> Target:
+def _make_target(
+    rows: RowData, encoding: TargetEncoding, ranks: Communicator = SINGLE_PROCESS
+) -> Target:
     """Make a target in which NaN is a value 0 of weight 0."""
     values = rows.target
-    if encoding.missing == "error" or not np.isnan(values).any():
+    if encoding.missing == "error" or not ranks.any(np.isnan(values).any()):
         return Target(rows, encoding)
     present = ~np.isnan(values)
     columns = present[:, 0] if encoding.n_outputs == 1 else present
@@ -364,7 +379,11 @@ def _make_target(rows: RowData, encoding: TargetEncoding) -> Target:
 
 
 def encode_regression(
-    rows: RowData, *, missing: Literal["error", "ignore"] = "error", normalize: Normalize = False
+    rows: RowData,
+    *,
+    missing: Literal["error", "ignore"] = "error",
+    normalize: Normalize = False,
+    ranks: Communicator = SINGLE_PROCESS,
 ) -> Target:
     """Encode a regression target.
 
@@ -379,18 +398,21 @@ def encode_regression(
         Whether NaN in y is an error or a value of weight 0.
     normalize : bool or "auto"
         Target scaling: see :func:`polyleaf.user_data.target_scaling.compute_target_scale`.
+    ranks : Communicator
+        Connection to the other rows.
     """
     y = rows.target
     values, one_dimensional = ravel_column(read_regression_values(y, "y", missing))
+    values = values.astype(np.result_type(*ranks.allgather_objects(values.dtype)), copy=False)
     names = None if one_dimensional else get_column_names(y)
     columns = values[:, None] if values.ndim == 1 else values
     read = RowData(columns, query=rows.query)
     if rows.weight is not None:
-        read = read_weight(rows, columns, 0 if one_dimensional else columns.shape[1], "y")
+        read = read_weight(rows, columns, 0 if one_dimensional else columns.shape[1], "y", ranks)
         check_related_names(rows.weight, names, "sample_weight of y")
     if rows.weight is not None or missing == "ignore":
-        check_outputs_have_weight(read, names)
-    offset, scale = compute_target_scale(read, normalize)
+        check_outputs_have_weight(read, names, ranks)
+    offset, scale = compute_target_scale(read, normalize, ranks)
     encoding = TargetEncoding(
         kind="regression",
         n_outputs=columns.shape[1],
@@ -400,7 +422,7 @@ def encode_regression(
         scale=scale,
         missing=missing,
     )
-    return _make_target(read, encoding) if scale is None else encoding._scale_values(read)
+    return encoding._scale_values(read, ranks)
 
 
 def encode_classification(
@@ -412,6 +434,7 @@ def encode_classification(
     two_scores: bool = False,
     shares: Literal["never", "fractions", "always"] = "never",
     like: TargetEncoding | None = None,
+    ranks: Communicator = SINGLE_PROCESS,
 ) -> Target:
     """Encode class labels, shares of classes, or an indicator matrix (multi-label).
 
@@ -435,45 +458,49 @@ def encode_classification(
         Whether a matrix y holds shares of the classes: if it has fractions, or always.
     like : TargetEncoding, optional
         Encoding of the model to continue.
+    ranks : Communicator
+        Connection to the other rows.
     """
     y = rows.target
     if shares == "fractions":
-        shares = "always" if missing == "error" and has_fractions(y) else "never"
+        shares = "always" if missing == "error" and ranks.any(has_fractions(y)) else "never"
     has_shares = shares == "always" and has_columns(y)
-    if not has_shares and is_multilabel(y, missing):
-        return _encode_multilabel(rows, class_weight, missing, like)
+    if not has_shares and is_multilabel(y, missing, ranks):
+        return _encode_multilabel(rows, class_weight, missing, like, ranks)
     if missing == "ignore":
         refuse("missing_targets", "one_label")
     if has_shares:
-        return _encode_shares(rows, class_weight, like)
+        return _encode_shares(rows, class_weight, like, ranks)
     labels = read_labels(y, "y", warn=True)
-    read = read_weight(rows, labels, 0, "y")
+    read = read_weight(rows, labels, 0, "y", ranks)
     if like is None:
-        classes, ids = sort_classes(labels, "y")
-        check_two_classes(classes, read.replace(target=ids))
-        check_n_classes(classes, len(labels))
+        classes, ids = sort_classes_of_ranks(labels, "y", ranks)
+        check_two_classes(classes, read.replace(target=ids), ranks)
+        check_n_classes(classes, ranks.sum(len(labels)))
         encoding = _make_class_encoding(classes, one_vs_rest, two_scores)
     else:
         like._check_kind(like.kind != "multilabel", "y", "one label per row")
         encoding, ids = like, like._encode_labels(labels, "y")
     assert encoding.classes is not None
-    factors = compute_class_factors(class_weight, encoding.classes, read.replace(target=ids))
+    factors = compute_class_factors(class_weight, encoding.classes, read.replace(target=ids), ranks)
     weight = read.weight
     if factors is not None:
         weight = multiply_weights(weight, factors[ids].astype(np.float32))
     return encoding._encode_ids(RowData(ids.astype(np.int32, copy=False), weight))
 
 
-def _encode_shares(rows: RowData, class_weight: object, like: TargetEncoding | None) -> Target:
+def _encode_shares(
+    rows: RowData, class_weight: object, like: TargetEncoding | None, ranks: Communicator
+) -> Target:
     if like is None:
         y = rows.target
         classes = get_class_names(y, np.shape(y)[1])
         like = TargetEncoding("multiclass", len(classes), one_dimensional=True, classes=classes)
     like._check_kind(like.has_class_ids, "y", "shares of classes")
-    target = like._encode_shares(rows, "y")
+    target = like._encode_shares(rows, "y", ranks)
     assert like.classes is not None
-    check_two_classes(like.classes, target.rows)
-    factors = compute_class_factors(class_weight, like.classes, target.rows)
+    check_two_classes(like.classes, target.rows, ranks)
+    factors = compute_class_factors(class_weight, like.classes, target.rows, ranks)
     return target if factors is None else Target(weight_shares(target.rows, factors), like)
 
 
@@ -495,12 +522,13 @@ def _encode_multilabel(
     class_weight: object,
     missing: Literal["error", "ignore"],
     like: TargetEncoding | None,
+    ranks: Communicator,
 ) -> Target:
     values, names = read_indicators(rows.target, "y", missing), get_column_names(rows.target)
     n_labels = values.shape[1]
-    read = read_weight(rows, values, n_labels, "y")
+    read = read_weight(rows, values, n_labels, "y", ranks)
     check_related_names(rows.weight, names, "sample_weight of y")
-    check_outputs_have_weight(read, names)
+    check_outputs_have_weight(read, names, ranks)
     if like is not None:
         like._check_kind(like.kind == "multilabel", "y", "several labels per row")
         like._check_shape(values.shape, "y")
@@ -513,11 +541,11 @@ def _encode_multilabel(
         output_names=names,
         missing=missing,
     )
-    negative, positive = compute_label_factors(class_weight, read, names)
+    negative, positive = compute_label_factors(class_weight, read, names, ranks)
     if np.any(negative != 1) or np.any(positive != 1):
         factors = np.where(values == 1, positive, negative).astype(np.float32)
         read = read.replace(weight=multiply_weights(read.weight, factors))
-    return _make_target(read, encoding)
+    return _make_target(read, encoding, ranks)
 
 
 def encode_sparse(
@@ -526,6 +554,7 @@ def encode_sparse(
     kind: Literal["multilabel", "regression"],
     name: str = "y",
     like: TargetEncoding | None = None,
+    ranks: Communicator = SINGLE_PROCESS,
 ) -> Target:
     """Encode a sparse target without making it dense.
 
@@ -534,11 +563,12 @@ def encode_sparse(
 
     `rows`: labels (0 and 1) or numbers, a sparse matrix, array-like or data frame of shape (n_rows,
     n_outputs), whose entries may have any order, but no duplicates, and weights of rows. `name`:
-    name of y in error messages. `like`: encoding of the training y.
+    name of y in error messages. `like`: encoding of the training y. `ranks`: connection to the
+    other rows.
     """
     y = rows.target
     values = to_canonical_csr(read_sparse_matrix(y, name), name, repeated="raise")
-    n_outputs, read = values.shape[1], read_weight(rows, values, 0, name)
+    n_outputs, read = values.shape[1], read_weight(rows, values, 0, name, ranks)
     if kind == "multilabel" and (values.data != 1).any():
         entry = int(np.flatnonzero(values.data != 1)[0])
         cell = f"{name}[{find_row(values, entry)}, {values.indices[entry]}]"
@@ -549,7 +579,7 @@ def encode_sparse(
         like._check_shape(values.shape, name)
         like.check_names(RowData(y), name)
         return Target(read, like)
-    if values.nnz == 0:
+    if not ranks.any(values.nnz > 0):
         raise ValueError(f"{name} holds only zeros, so there is nothing to learn.")
     names = None if scipy.sparse.issparse(y) else get_column_names(y)
     classes = np.arange(n_outputs) if kind == "multilabel" else None

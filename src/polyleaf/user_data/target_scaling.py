@@ -7,6 +7,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 import polyleaf._core as _core
+from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
+from polyleaf.runtime.context import Context
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.user_warnings import warn_user
 
@@ -19,6 +21,7 @@ _MAX_SUM = 1e18
 _MIN_RANGE = 1e-15
 
 _SMALL_MEAN_WEIGHT = 0.1
+_BLOCK_CELLS = 1 << 22  # of the columns whose deviations are computed together
 
 # Smallest share of the largest spread that "auto" gives to an output. Trees fit outputs of slightly
 # different scale one after the other, which is mostly better than equal scales; below a tenth, the
@@ -26,7 +29,9 @@ _SMALL_MEAN_WEIGHT = 0.1
 MIN_SPREAD = 0.1
 
 
-def compute_target_scale(rows: RowData, normalize: Normalize) -> TargetScale:
+def compute_target_scale(
+    rows: RowData, normalize: Normalize, ranks: Communicator = SINGLE_PROCESS
+) -> TargetScale:
     """Compute the offset to subtract from each output, and the scale to divide it by.
 
     Raises a ValueError if values are too large to be summed or squared.
@@ -40,6 +45,8 @@ def compute_target_scale(rows: RowData, normalize: Normalize) -> TargetScale:
         some output is less than `MIN_SPREAD` of the largest, the means, and the largest deviation;
         for such an output its own deviation over `MIN_SPREAD`. If all are too small for float32,
         as for True.
+    ranks : Communicator
+        Connection to the other rows.
 
     Returns
     -------
@@ -49,17 +56,20 @@ def compute_target_scale(rows: RowData, normalize: Normalize) -> TargetScale:
     columns = rows.target
     if normalize != "auto":
         if normalize:
-            offset, spread = compute_mean_and_deviation(rows)
+            offset, spread = compute_mean_and_deviation(rows, ranks)
             return offset, np.where(spread > 0, spread, 1.0)
-        _check_range(_max_range(columns), rows)
+        _check_range(_max_range(columns, ranks), rows, ranks)
         return None, None
-    value_range = _max_range(columns)
+    value_range = _max_range(columns, ranks)
     if 0 < value_range < _MIN_RANGE:
-        return compute_target_scale(rows, True)
-    _check_range(value_range, rows)
-    if columns.shape[1] == 1 or (rows.weight is None and _has_similar_spreads(columns)):
+        return compute_target_scale(rows, True, ranks)
+    _check_range(value_range, rows, ranks)
+    is_alone = ranks.size == 1
+    if columns.shape[1] == 1 or (
+        is_alone and rows.weight is None and _has_similar_spreads(columns)
+    ):
         return None, None
-    offset, spread = compute_mean_and_deviation(rows)
+    offset, spread = compute_mean_and_deviation(rows, ranks)
     largest, varies = spread.max(), spread > np.finfo(columns.dtype).eps * abs(offset)
     if not (varies & (spread < MIN_SPREAD * largest)).any():
         return None, None
@@ -80,49 +90,61 @@ def _has_similar_spreads(columns: np.ndarray) -> bool:
     return bool(is_certain and variance.min() > 1.1 * MIN_SPREAD**2 * variance.max())
 
 
-def compute_mean_and_deviation(rows: RowData) -> tuple[np.ndarray, np.ndarray]:
+def compute_mean_and_deviation(
+    rows: RowData, ranks: Communicator = SINGLE_PROCESS
+) -> tuple[np.ndarray, np.ndarray]:
     """Compute the weighted mean and standard deviation of each column, without missing values."""
-    columns, weight = rows.target, rows.weight
-    offset, deviation = np.zeros(columns.shape[1]), np.zeros(columns.shape[1])
-    for j in range(columns.shape[1]):
-        values = columns[:, j].astype(np.float64)
-        present = ~np.isnan(values)
-        w = present.astype(np.float64)
-        if weight is not None:
-            w *= weight if weight.ndim == 1 else weight[:, j]
-        values[w == 0] = 0.0
-        total_weight = float(present.sum()) if weight is None else _exact_sum(w)
-        exponent = np.frexp(np.abs(values).max(initial=0.0))[1]  # squares stay in range
-        values = np.ldexp(values, -exponent)
-        mean = _exact_sum(w * values) / total_weight
-        square = _exact_sum(w * (values - mean) ** 2) / total_weight
-        offset[j], deviation[j] = np.ldexp([mean, np.sqrt(square)], exponent)
+    n_columns = rows.target.shape[1]
+    offset, deviation = np.zeros(n_columns), np.zeros(n_columns)
+    step = max(1, _BLOCK_CELLS * ranks.size // max(1, ranks.sum(rows.n_rows)))
+    for first in range(0, n_columns, step):
+        block = slice(first, first + step)
+        offset[block], deviation[block] = _measure_columns(rows, block, ranks)
     return offset, deviation
 
 
-def sum_columns(values: np.ndarray) -> np.ndarray:
+def _measure_columns(
+    rows: RowData, block: slice, ranks: Communicator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean and the standard deviation of each of some columns."""
+    values, weight = rows.target[:, block].astype(np.float64), rows.weight
+    w = (~np.isnan(values)).astype(np.float64)
+    if weight is not None:
+        w *= weight[:, None] if weight.ndim == 1 else weight[:, block]
+    values[w == 0] = 0.0
+    total_weight = sum_columns(w, ranks)
+    largest = np.abs(values).max(axis=0, initial=0.0)
+    ranks.allreduce_max(largest)
+    exponent = np.frexp(largest)[1]  # squares stay in range
+    values = np.ldexp(values, -exponent)
+    mean = sum_columns(w * values, ranks) / total_weight
+    square = sum_columns(w * (values - mean) ** 2, ranks) / total_weight
+    return np.ldexp(mean, exponent), np.ldexp(np.sqrt(square), exponent)
+
+
+def sum_columns(values: np.ndarray, ranks: Communicator = SINGLE_PROCESS) -> np.ndarray:
     """Return the sums (K,) of float32 or float64 columns (n, K), independent of their order."""
-    return _core.exact_totals(np.ascontiguousarray(values), None, None, 1, 1)[0, 0]
+    threads = Context(1, ranks).n_threads_or_context
+    return _core.exact_totals(np.ascontiguousarray(values), None, None, 1, threads)[0, 0]
 
 
-def _exact_sum(terms: np.ndarray) -> float:
-    return float(sum_columns(terms[:, None])[0])
-
-
-def _max_range(columns: np.ndarray) -> float:
+def _max_range(columns: np.ndarray, ranks: Communicator) -> float:
     """Return the largest difference of two values of an output."""
+    extremes = np.stack([np.fmax.reduce(columns, axis=0), -np.fmin.reduce(columns, axis=0)])
+    extremes = np.where(np.isnan(extremes), -np.inf, extremes.astype(np.float64))
+    ranks.allreduce_max(extremes)
     with np.errstate(over="ignore", invalid="ignore"):
-        return float((np.nanmax(columns, axis=0) - np.nanmin(columns, axis=0)).max())
+        return float(extremes.sum(axis=0).max())
 
 
-def _max_total(weight: np.ndarray) -> float:
+def _max_total(weight: np.ndarray, ranks: Communicator) -> float:
     """Return the sum of the weights of rows, or the largest sum of an output."""
-    return float(np.max(np.sum(weight, axis=0, dtype=np.float64)))
+    return float(np.max(sum_columns(weight.reshape(len(weight), -1), ranks)))
 
 
-def check_total_weight(weight: np.ndarray) -> None:
+def check_total_weight(weight: np.ndarray, ranks: Communicator = SINGLE_PROCESS) -> None:
     """Raise a ValueError if the sum of the weights is too large for float32 sums of squares."""
-    total = _max_total(weight)
+    total = _max_total(weight, ranks)
     if total > _MAX_SUM:
         raise ValueError(
             f"sample_weight is too large: its sum is {total:.3g}, but must not exceed "
@@ -131,10 +153,13 @@ def check_total_weight(weight: np.ndarray) -> None:
         )
 
 
-def warn_small_weights(weight: np.ndarray, min_total: float) -> None:
+def warn_small_weights(
+    weight: np.ndarray, min_total: float, ranks: Communicator = SINGLE_PROCESS
+) -> None:
     """Warn if the sum of the weights is small compared with the penalties."""
-    total = _max_total(weight)
-    if total < min_total and weight.mean(dtype=np.float64) < _SMALL_MEAN_WEIGHT:
+    sums = sum_columns(weight.reshape(len(weight), -1), ranks)
+    total, mean = float(sums.max()), sums.mean() / ranks.sum(len(weight))
+    if total < min_total and mean < _SMALL_MEAN_WEIGHT:
         warn_user(
             f"sample_weight sums to {total:.3g}, no more than the penalties that are compared with "
             "sums of weights (reg_lambda, min_child_weight), so that trees have few and small "
@@ -142,13 +167,13 @@ def warn_small_weights(weight: np.ndarray, min_total: float) -> None:
         )
 
 
-def _check_range(value_range: float, rows: RowData) -> None:
+def _check_range(value_range: float, rows: RowData, ranks: Communicator) -> None:
     """Check that squared sums of gradients fit in float32; warn if they underflow."""
-    n_rows, weight = rows.n_rows, rows.weight
+    n_rows = ranks.sum(rows.n_rows)
     total, reason = float(n_rows), f"{n_rows} rows"
-    if weight is not None and _max_total(weight) > total:
-        total = _max_total(weight)
-        reason = f"a total weight of {total:.3g}"
+    total_weight = 0.0 if rows.weight is None else _max_total(rows.weight, ranks)
+    if total_weight > total:
+        total, reason = total_weight, f"a total weight of {total_weight:.3g}"
     limit = _MAX_SUM / total
     if value_range > limit:
         raise ValueError(

@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_array
 
 import polyleaf._core as _core
+from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
+from polyleaf.runtime.context import Context
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.user_data.read_target import is_sparse, to_numpy
@@ -20,10 +22,13 @@ from polyleaf.user_data.validation import get_index
 _BLOCK_ROWS = 1 << 10  # rows whose weights are averaged at a time
 
 
-def read_weight(rows: RowData, target: Any, n_columns: int, name: str) -> RowData:
+def read_weight(
+    rows: RowData, target: Any, n_columns: int, name: str, ranks: Communicator = SINGLE_PROCESS
+) -> RowData:
     """Return the target that has been read, with the weights of the user as float32.
 
-    Weights have shape (n_rows,) or, if `n_columns` > 0, also (n_rows, n_columns).
+    Weights have shape (n_rows,) or, if `n_columns` > 0, also (n_rows, n_columns). `ranks`:
+    connection to the other rows.
     """
     if rows.weight is None:
         return RowData(target, query=rows.query)
@@ -48,12 +53,12 @@ def read_weight(rows: RowData, target: Any, n_columns: int, name: str) -> RowDat
             f"sample_weight has shape {weight.shape}, but {name} needs "
             f"{' or '.join(map(str, allowed))}."
         )
-    _check_weights(weight)
-    check_total_weight(weight)
+    _check_weights(weight, ranks)
+    check_total_weight(weight, ranks)
     return RowData(target, weight, query=rows.query)
 
 
-def _check_weights(weight: np.ndarray) -> None:
+def _check_weights(weight: np.ndarray, ranks: Communicator) -> None:
     """Raise a ValueError unless weights are finite, not negative, and not all 0."""
     is_valid = np.isfinite(weight) & (weight >= 0)
     if not is_valid.all():
@@ -61,7 +66,7 @@ def _check_weights(weight: np.ndarray) -> None:
         raise ValueError(
             f"sample_weight must be finite and not negative, but row {row} has {weight[row]}."
         )
-    if not weight.any():
+    if not ranks.any(weight.any()):
         raise ValueError("sample_weight is zero for every row; at least one must be positive.")
 
 
@@ -108,12 +113,14 @@ def mask_weights(known: np.ndarray, sample_weight: DataLike) -> np.ndarray:
 # ---- outputs and classes without weight --------------------------------------------------------
 
 
-def check_outputs_have_weight(rows: RowData, names: tuple[str, ...] | None) -> None:
+def check_outputs_have_weight(
+    rows: RowData, names: tuple[str, ...] | None, ranks: Communicator = SINGLE_PROCESS
+) -> None:
     """Raise a ValueError for an output without a known value of positive weight."""
     present, weight = ~np.isnan(rows.target), rows.weight
     if weight is not None:
         present &= (weight if weight.ndim == 2 else weight[:, None]) > 0
-    empty = np.flatnonzero(~present.any(axis=0))
+    empty = np.flatnonzero(~ranks.any(present.any(axis=0)))
     if len(empty):
         output = f"{names[empty[0]]!r}" if names else f"{empty[0]}"
         raise ValueError(
@@ -122,17 +129,23 @@ def check_outputs_have_weight(rows: RowData, names: tuple[str, ...] | None) -> N
         )
 
 
-def check_two_classes(classes: np.ndarray, rows: RowData) -> None:
+def check_two_classes(
+    classes: np.ndarray, rows: RowData, ranks: Communicator = SINGLE_PROCESS
+) -> None:
     """Raise a ValueError unless two classes have rows, or shares of rows, of positive weight.
 
     `rows` hold class ids, or shares of the classes.
     """
     used = rows.target if rows.weight is None else rows.target[rows.weight > 0]
-    present = np.flatnonzero(np.bincount(used) if used.ndim == 1 else (used > 0).any(axis=0))
+    if used.ndim == 1:
+        is_present = np.bincount(used, minlength=len(classes)) > 0
+    else:
+        is_present = (used > 0).any(axis=0)
+    present = np.flatnonzero(ranks.any(is_present))
     if len(present) >= 2:
         return
     problem = f"Only one class, {classes.tolist()[present[0]]!r}, has rows of positive weight"
-    if rows.n_rows == 1:
+    if ranks.sum(rows.n_rows) == 1:
         problem = "y has 1 sample (n_samples=1), hence one class"
     elif len(classes) < 2:
         problem = f"y has one class only, {classes.tolist()[0]!r}"
@@ -170,40 +183,40 @@ def read_target_weight(
 # ---- class weights -----------------------------------------------------------------------------
 
 
-def negatives_per_positive(rows: RowData) -> np.ndarray:
+def negatives_per_positive(rows: RowData, ranks: Communicator = SINGLE_PROCESS) -> np.ndarray:
     """Return the weight of the negatives of each label over that of its positives.
 
     float64, (n_labels,); 1 where a label has no positives or no negatives.
     """
     values, weight = rows.target, rows.weight
-    negative, positive = _sum_labels(values, weight)
+    negative, positive = _sum_labels(values, weight, ranks)
     has_both = (positive > 0) & (negative > 0)
     return np.divide(negative, positive, out=np.ones(len(positive)), where=has_both)
 
 
 def _sum_labels(
-    values: np.ndarray, weight: np.ndarray | None
+    values: np.ndarray, weight: np.ndarray | None, ranks: Communicator
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the weights of the zeros and of the ones of each label, without missing labels."""
     known = (~np.isnan(values)).astype(np.float64)
     if weight is not None:
         known *= np.broadcast_to(weight.T, values.T.shape).T
-    positive = sum_columns(known * (values == 1))
-    return sum_columns(known) - positive, positive
+    positive = sum_columns(known * (values == 1), ranks)
+    return sum_columns(known, ranks) - positive, positive
 
 
-def _sum_classes(rows: RowData, n_classes: int) -> NDArray[np.float64]:
+def _sum_classes(rows: RowData, n_classes: int, ranks: Communicator) -> NDArray[np.float64]:
     """Return the weight of the rows of each class: rows hold class ids, or shares of classes."""
-    values = rows.target
+    values, threads = rows.target, Context(1, ranks).n_threads_or_context
     weight = None if rows.weight is None else np.ascontiguousarray(rows.weight[:, None])
     if values.ndim == 2:
-        return _core.exact_totals(np.ascontiguousarray(values), weight, None, 1, 1)[0, 0]
+        return _core.exact_totals(np.ascontiguousarray(values), weight, None, 1, threads)[0, 0]
     ones, ids = np.ones((len(values), 1), np.float32), values.astype(np.int32)
-    return _core.exact_totals(ones, weight, ids, n_classes, 1)[0, :, 0]
+    return _core.exact_totals(ones, weight, ids, n_classes, threads)[0, :, 0]
 
 
 def compute_class_factors(
-    class_weight: object, classes: np.ndarray, rows: RowData
+    class_weight: object, classes: np.ndarray, rows: RowData, ranks: Communicator = SINGLE_PROCESS
 ) -> np.ndarray | None:
     """Return the weight factor of each class, float64 (n_classes,); None: all 1.
 
@@ -212,7 +225,7 @@ def compute_class_factors(
     if class_weight is None:
         return None
     if isinstance(class_weight, str):
-        totals = _sum_classes(rows, len(classes))
+        totals = _sum_classes(rows, len(classes), ranks)
         ones, is_there = np.ones(len(classes)), totals > 0
         return np.divide(math.fsum(totals), len(classes) * totals, out=ones, where=is_there)
     if not isinstance(class_weight, Mapping):
@@ -240,14 +253,17 @@ def weight_shares(rows: RowData, factors: np.ndarray) -> RowData:
 
 
 def compute_label_factors(
-    class_weight: Any, rows: RowData, names: tuple[str, ...] | None
+    class_weight: Any,
+    rows: RowData,
+    names: tuple[str, ...] | None,
+    ranks: Communicator = SINGLE_PROCESS,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the weight factors of 0 and 1 of each label, two float64 arrays (n_labels,)."""
     n_labels = rows.target.shape[1]
     if class_weight is None:
         return np.ones(n_labels), np.ones(n_labels)
     if isinstance(class_weight, str):
-        totals = np.stack(_sum_labels(rows.target, rows.weight))
+        totals = np.stack(_sum_labels(rows.target, rows.weight, ranks))
         negative, positive = np.divide(
             totals.sum(axis=0), 2 * totals, out=np.ones(totals.shape), where=totals.min(axis=0) > 0
         )
@@ -290,7 +306,9 @@ def _check_factors(factors: object) -> np.ndarray:
     return array
 
 
-def quantise_weights(sample_weight: ArrayLike, n_rows: int) -> NDArray[np.int64]:
+def quantise_weights(
+    sample_weight: ArrayLike, n_rows: int, ranks: Communicator = SINGLE_PROCESS
+) -> NDArray[np.int64]:
     """Scale weights (n_rows,) by a power of two and round them to integers of sum <= 2^53.
 
     Their float64 sums are exact. Integer weights keep their proportions exactly, so they count as
@@ -303,10 +321,12 @@ def quantise_weights(sample_weight: ArrayLike, n_rows: int) -> NDArray[np.int64]
         raise ValueError(
             f"sample_weight has shape {np.shape(sample_weight)}, but X has {n_rows} rows."
         )
-    _check_weights(weights)
-    _, exponent = np.frexp(np.max(weights))
+    _check_weights(weights, ranks)
+    largest = weights.max(keepdims=True)
+    ranks.allreduce_max(largest)
+    _, exponent = np.frexp(largest[0])
     scaled = np.ldexp(weights, -exponent)  # in [0, 1]: the sum cannot overflow
-    _, exponent = np.frexp(sum_columns(scaled[:, None])[0])
+    _, exponent = np.frexp(sum_columns(scaled[:, None], ranks)[0])
     rounded = np.rint(np.ldexp(scaled, 51 - exponent)).astype(np.int64)
     return np.where(weights > 0, np.maximum(rounded, 1), 0)
 
