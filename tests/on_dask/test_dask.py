@@ -176,6 +176,58 @@ def test_delayed_partitions_some_empty(client):
     np.testing.assert_array_equal(np.concatenate(predicted), local.predict(df))
 
 
+def make_sparse(rng=None):
+    """Return words, some of which are in the last rows only, and targets."""
+    rng = np.random.default_rng(5)
+    X = sp.random(N, 30, 0.1, "csr", np.float32, rng, lambda n: rng.integers(1, 5, n))
+    X[:200, 7] = 0
+    X.eliminate_zeros()
+    return X, X[:, [0, 3]].toarray() + X[:, [7, 9]].toarray()
+
+
+@pytest.mark.parametrize("kind", ["delayed", "array", "frame"])
+def test_sparse_features(client, kind):
+    X, Y = make_sparse()
+    bounds = [0, 0, 100, 101, N]
+    weight = np.arange(N) % 3 / 2
+    if kind == "frame":
+        X = pd.DataFrame.sparse.from_spmatrix(X, columns=[f"w{i}" for i in range(30)])
+        X["a"] = np.arange(N) % 17 / 4
+        lazy, *others = (
+            dd.from_pandas(part, npartitions=4)
+            for part in (X, pd.DataFrame(Y, columns=["u", "v"]), pd.Series(weight))
+        )
+        Y = pd.DataFrame(Y, columns=["u", "v"])
+    else:
+        lazy, *others = (split_delayed(values, bounds) for values in (X, Y, weight))
+    if kind == "array":
+        sizes = np.diff(bounds)
+        blocks = [
+            da.from_delayed(part, (n, 30), X.dtype, meta=sp.csr_matrix((0, 0), dtype=X.dtype))
+            for part, n in zip(lazy, sizes, strict=True)
+        ]
+        lazy = da.concatenate(blocks)
+        others = [da.from_array(v, (tuple(sizes), *v.shape[1:])) for v in (Y, weight)]
+    parameters = SMALL | {"n_estimators": None if kind == "delayed" else 3}
+    model = DaskPolyleafRegressor(client=client, **parameters).fit(
+        lazy, *others, eval_set=[(lazy, others[0])]
+    )
+    local = PolyleafRegressor(**parameters).fit(X, Y, weight, eval_set=[(X, Y)])
+    assert_same_model(model, local)
+    predicted = model.predict(lazy)
+    predicted = (
+        np.concatenate(dask.compute(*predicted)) if kind == "delayed" else predicted.compute()
+    )
+    np.testing.assert_array_equal(predicted, local.predict(X))
+
+
+def test_columns_that_are_sparse_in_some_partitions(client):
+    X, Y = make_sparse()
+    parts = [dask.delayed(X[:100]), dask.delayed(X[100:].toarray())]
+    with pytest.raises(ValueError, match="Partition 1: columns of X are sparse in some"):
+        DaskPolyleafRegressor(client=client, **SMALL).fit(parts, split_delayed(Y, [0, 100, N]))
+
+
 def test_early_stopping(client):
     X, Y = make_data()
     chosen = SMALL | {"n_estimators": 30, "learning_rate": 1.0, "early_stopping_rounds": 2}

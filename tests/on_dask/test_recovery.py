@@ -6,10 +6,12 @@ import time
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 pytest.importorskip("distributed", reason="the extra dask is not installed")
 da = pytest.importorskip("dask.array")
 
+import dask  # noqa: E402
 from distributed import Client, LocalCluster, Status, get_worker, wait  # noqa: E402
 from distributed.comm import CommClosedError  # noqa: E402
 
@@ -169,6 +171,25 @@ def test_workers_lost_while_the_fit_is_planned(client, local, is_first, monkeypa
     model = fit(client, None)
     assert model.to_local().save_model() == local
     assert [restart.lost for restart in model.restarts_] == [tuple(lost)]
+
+
+@pytest.mark.filterwarnings("ignore:Lost")
+def test_a_worker_lost_while_sparse_features_are_binned(client, monkeypatch):
+    X, Y = make_data()
+    X = sp.csr_matrix(np.where(X > 1, X, 0))
+    read, lost = worker.read_features, []
+
+    def lose_one(part, **options):
+        if not lost:
+            lost.append(get_worker().address)
+            close_workers(client, set(lost))
+        return read(part, **options)
+
+    monkeypatch.setattr(worker, "read_features", lose_one)
+    parts = [[dask.delayed(v[i : i + 30]) for i in range(0, len(Y), 30)] for v in (X, Y)]
+    model = DaskPolyleafRegressor(client=client, **SMALL).fit(*parts)
+    assert lost and lost[0] not in client.nthreads()
+    assert model.to_local().save_model() == PolyleafRegressor(**SMALL).fit(X, Y).save_model()
 
 
 def test_losing_all_workers_before_the_first_round_raises(client, monkeypatch):

@@ -23,14 +23,7 @@ from polyleaf.training.sampling import GlobalRowIds, sample_rows
 SIZES = (1, 2, 3, 5)  # with three or more ranks, one has no rows
 
 # Message for each unsupported configuration.
-UNSUPPORTED = {
-    "quantiles": "calibrate_quantiles",
-    "validation": "validation_fraction",
-    **{
-        name: "dense"
-        for name in ("sparse X", "sparse X, classes", "sparse X, layers", "sparse X and Y")
-    },
-}
+UNSUPPORTED = {"quantiles": "calibrate_quantiles", "validation": "validation_fraction"}
 SHARED = sorted(CONFIGURATIONS.keys() - UNSUPPORTED.keys())
 FAST = [
     "defaults",

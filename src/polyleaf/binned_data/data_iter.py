@@ -32,6 +32,8 @@ from polyleaf.user_data.feature_table import (
     DenseBlock,
     FeatureSpec,
     FeatureTable,
+    SparseBlock,
+    SparseRows,
     TextColumnSummary,
 )
 from polyleaf.user_data.features import check_text_columns, read_features
@@ -163,6 +165,8 @@ def summarise_features(
             values = block.values[:, unknown]
             holds_numbers = ~np.isnan(values).all(axis=0) if values.dtype.kind == "f" else True
             has_numbers[block.features[unknown]] |= holds_numbers
+    for sparse in table.sparse:
+        has_numbers[sparse.features] = True
     return FeatureSpec.describe(table), has_numbers
 
 
@@ -422,12 +426,34 @@ def take_rows(blocks: Sequence[DenseBlock], rows: NDArray[np.int64]) -> list[Den
     return [DenseBlock(block.values[rows], block.features) for block in blocks]
 
 
+def take_sparse_rows(
+    blocks: Sequence[SparseBlock | SparseRows], rows: NDArray[np.int64], n_rows: int
+) -> tuple[Any, NDArray[np.int64]]:
+    """Return a csr_matrix of some of `n_rows` rows of blocks, and the features of its columns."""
+    if not blocks:
+        return None, np.empty(0, np.int64)
+    block = SparseBlock.concatenate(blocks)
+    shape = n_rows, len(block.features)
+    columns = scipy.sparse.csc_matrix((block.data, block.indices, block.indptr), shape)
+    return columns.tocsr()[rows], block.features
+
+
 def stack_blocks(
-    parts: list[list[DenseBlock]], n_rows: Sequence[int], spec: FeatureSpec
+    parts: list[list[DenseBlock]],
+    n_rows: Sequence[int],
+    spec: FeatureSpec,
+    sparse: SparseBlock | None = None,
 ) -> FeatureTable:
-    """Return a table of the numeric features of several parts of the rows; empties the parts."""
+    """Return a table of the numeric features of several parts of the rows; empties the parts.
+
+    `sparse`: the features of all rows that are not in the parts.
+    """
     table = FeatureTable(sum(n_rows), spec.n_features, spec.feature_names)
-    numeric = np.flatnonzero(~spec.is_categorical)
+    is_dense = ~spec.is_categorical
+    if sparse is not None:
+        table.sparse.append(sparse)
+        is_dense[sparse.features] = False
+    numeric = np.flatnonzero(is_dense)
     if len(numeric) == 0:
         return table
     dtypes = [block.values.dtype for blocks in parts for block in blocks]

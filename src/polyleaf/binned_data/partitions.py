@@ -6,9 +6,10 @@ The mapper equals that of all rows in one table, however they are partitioned.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 
 from polyleaf.binned_data.binning import BinMapper
@@ -18,11 +19,11 @@ from polyleaf.binned_data.data_iter import (
     stack_blocks,
     summarise_features,
     take_rows,
+    take_sparse_rows,
 )
 from polyleaf.binned_data.high_cardinality import sum_category_weights
-from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.types import DataLike
-from polyleaf.user_data.feature_table import DenseBlock, FeatureSpec
+from polyleaf.user_data.feature_table import DenseBlock, FeatureSpec, SparseBlock, to_sparse_block
 from polyleaf.user_data.features import read_features
 
 
@@ -37,6 +38,8 @@ class PartitionSummary(NamedTuple):
     totals: dict[int, NDArray[np.float64]]
     texts: set[int]  # features of text without a categorical dtype
     sample: list[DenseBlock]  # values of the rows that thresholds are chosen from
+    # sparse features of these rows, a csr_matrix, and the features of its columns
+    sparse: tuple[Any, NDArray[np.int64]]
     weights: NDArray[np.int64] | None  # weights of these rows
     n_rows: int  # number of these rows
 
@@ -64,8 +67,6 @@ def summarise_partition(
         )
     except (ValueError, TypeError) as error:
         raise type(error)(f"Partition {number}: {error}") from error
-    if table.sparse:
-        refuse("sparse_X", "dask", partition=number)
     categories, totals = {}, {}
     for column in table.categories:
         categories[column.feature] = CategorySummary()
@@ -73,11 +74,21 @@ def summarise_partition(
         totals[column.feature] = sum_category_weights(column, weights)
     rows = np.arange(table.n_rows) if sample_rows is None else sample_rows
     sample = take_rows(table.dense, rows)
+    sparse = take_sparse_rows(table.sparse, rows, table.n_rows)
     spec, has_numbers = summarise_features(table)
     texts = set(table.texts)
     sample_weights = None if weights is None else weights[rows]
     return PartitionSummary(
-        number, spec, has_numbers, categories, totals, texts, sample, sample_weights, len(rows)
+        number,
+        spec,
+        has_numbers,
+        categories,
+        totals,
+        texts,
+        sample,
+        sparse,
+        sample_weights,
+        len(rows),
     )
 
 
@@ -112,10 +123,26 @@ def merge_summaries(
         for feature, summary in merged.categories.items()
     }
     parts = [summary.sample for summary in summaries]
-    sample = stack_blocks(parts, [summary.n_rows for summary in summaries], merged.spec)
+    sizes = [summary.n_rows for summary in summaries]
+    sample = stack_blocks(parts, sizes, merged.spec, _stack_sparse(summaries))
     parts_of_weights = [s.weights for s in summaries if s.weights is not None]
     weights = np.concatenate(parts_of_weights) if parts_of_weights else None
     return mapper.fit_from_summary(merged.spec, sample, weights, counted, n_threads)
+
+
+def _stack_sparse(summaries: Sequence[PartitionSummary]) -> SparseBlock | None:
+    """Return the sparse features of the rows that thresholds are chosen from."""
+    parts = [(matrix, features.tolist()) for matrix, features in (s.sparse for s in summaries)]
+    for summary, (_, features) in zip(summaries, parts, strict=True):
+        if features != parts[0][1]:
+            raise ValueError(
+                f"Partition {summary.number}: columns of X are sparse in some partitions and dense "
+                "in others: convert them alike."
+            )
+    if not parts[0][1]:
+        return None
+    matrix = scipy.sparse.vstack([matrix for matrix, _ in parts], format="csc")
+    return to_sparse_block(matrix, summaries[0].sparse[1])
 
 
 class _MergedSummary(DataSummary):

@@ -946,11 +946,7 @@ FEATURES = {
             "compares float32: use to_onnx, to_treelite or to_c."
         },
     ),
-    "sparse_X": Feature(
-        "Sparse X",
-        _never,
-        {"dask": "Partition {partition} is a sparse matrix: make X dense, or fit on one machine."},
-    ),
+    "sparse_X": Feature("Sparse X", _never, {}),
     "listed_categories": Feature(
         "Categories that are listed (`categorical_features`)", _find_listed_categories, {}
     ),
