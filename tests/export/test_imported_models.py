@@ -201,7 +201,7 @@ def test_estimator_settings():
     X = rng.normal(size=(200, 3)).astype(np.float32)
     y = X[:, 0] + 3 * rng.normal(size=200)
     stopping = {"n_estimators": 50, "early_stopping_rounds": 5, "learning_rate": 0.5}
-    theirs = xgboost.XGBRegressor(**stopping, max_bin=100)
+    theirs = xgboost.XGBRegressor(**stopping, max_bin=100, n_jobs=1)
     theirs.fit(X, y, eval_set=[(X[:60], y[60:120])], verbose=False)
     ours = from_xgboost(theirs)
     assert ours.n_rounds == theirs.best_iteration + 1 < theirs.get_booster().num_boosted_rounds()
@@ -212,7 +212,7 @@ def test_estimator_settings():
     ):
         np.testing.assert_allclose(found.predict(X)[:, 0], wanted, rtol=2e-6, atol=2e-6)
     with pytest.warns(UserWarning, match="missing=-999.0"):
-        from_xgboost(xgboost.XGBRegressor(n_estimators=2, missing=-999.0).fit(X, y))
+        from_xgboost(xgboost.XGBRegressor(n_estimators=2, missing=-999.0, n_jobs=1).fit(X, y))
 
 
 @pytest.mark.parametrize("objective", ["reg:squarederror", "binary:logistic"])
@@ -223,7 +223,7 @@ def test_shap_values_equal_those_of_xgboost(objective):
     X = rng.normal(size=(500, 4)).astype(np.float32)
     y = X[:, 0] + X[:, 1] * X[:, 2]
     y = y if objective.startswith("reg") else (y > 0).astype(float)
-    parameters = {"objective": objective, "max_depth": 3, "max_bin": 254}
+    parameters = {"objective": objective, "max_depth": 3, "max_bin": 254, "nthread": 1}
     booster = xgboost.train(parameters, xgboost.DMatrix(X, y), 10)
     model = load_model(from_xgboost(booster).to_bytes())
     values = booster.predict(xgboost.DMatrix(X), pred_contribs=True)

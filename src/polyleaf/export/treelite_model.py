@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -54,10 +55,8 @@ def to_treelite(model: Model, *, check: bool = True) -> Any:
         _add_tree(builder, ir, tree)
     exported = builder.commit()
     if check:
-        predict = treelite.gtil.predict
-        check_scores(
-            model, "Treelite", lambda _, matrix: predict(exported, matrix, pred_margin=True)
-        )
+        predict = partial(treelite.gtil.predict, exported, nthread=1, pred_margin=True)
+        check_scores(model, "Treelite", lambda _, matrix: predict(matrix))
     return exported
 
 

@@ -89,7 +89,7 @@ def _predict_margin(ir: ModelIR, text: str, matrix: np.ndarray) -> np.ndarray | 
     booster.load_model(bytearray(text, "utf-8"))
     types = _list_feature_types(ir)
     options = {"feature_types": types, "enable_categorical": True} if types else {}
-    return booster.predict(xgboost.DMatrix(matrix, **options), output_margin=True)
+    return booster.predict(xgboost.DMatrix(matrix, nthread=1, **options), output_margin=True)
 
 
 def _list_feature_types(ir: ModelIR) -> list[str]:
