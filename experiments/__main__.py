@@ -6,12 +6,14 @@ import argparse
 import signal
 import sys
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from . import abilities, cases, explaining, gpu, papers, peers, report, results
+from . import abilities, cases, explaining, gpu, papers, peers, processes, report, results, worker
 from .harness import runner, tables
+from .harness import worker as runs
 from .harness.context import Context
 from .harness.paper import Paper, Table
 from .harness.store import Store
@@ -132,7 +134,7 @@ def _peers(options: argparse.Namespace) -> int:
     if unknown := sorted(set(libraries or ()) - set(LIBRARIES)):
         raise ValueError(f"--libraries: {', '.join(unknown)}: not among {', '.join(LIBRARIES)}.")
     chosen = cases.select(options.case, options.quick, options.threads, libraries)
-    measure = peers.make_subprocess_measure(options.timeout)
+    measure = partial(processes.call, worker.__name__, options.threads, options.timeout)
     found = peers.run(chosen, options.data, options.repeats, measure, runner.log)
     return _show_cases("peers", found, report.make_rows, options.out)
 
@@ -184,7 +186,7 @@ def _papers(options: argparse.Namespace) -> int:
     measure = (
         runner.measure_in_process
         if options.quick
-        else runner.make_subprocess_measure(context, options.timeout)
+        else partial(processes.call, runs.__name__, options.threads, options.timeout)
     )
     suffix = "-quick" if options.quick else ""
     store = Store(options.out or Path(f"results/{options.study}{suffix}.jsonl"))

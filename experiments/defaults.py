@@ -133,24 +133,35 @@ def out_of_the_box(context: Context, method: str, problem: str) -> Figures:
     return measure(context, LIBRARIES[method], problem)
 
 
-def measure(context: Context, fit: Callable[[Job], Predict], problem: str) -> Figures:
-    """Return `loss`, `score` and `seconds` of processor time, as lists with one number per split.
+def measure(
+    context: Context,
+    fit: Callable[[Job], Predict],
+    problem: str,
+    most_rows: int | None = MOST_ROWS,
+    limit: float | None = None,
+) -> Figures:
+    """Return `loss`, `score`, `seconds` of processor time of a fit, and `predict`, microseconds of
+    the prediction of a row, as lists with one number per split.
 
-    For labels, also return `chosen`, F1 above the `threshold` from `chosen_threshold`, which needs
-    a second fit.
+    With the usual limit of a fit, also return for labels `chosen`, F1 above the `threshold` from
+    `chosen_threshold`, which needs a second fit.
     """
     data = context.load(problem)
-    limit = LIMIT / 20 if context.quick else LIMIT
-    found: dict[str, list[float]] = {"loss": [], "score": [], "seconds": []}
-    for X, y, X_test, y_test in parts(context, data):
-        begun = time.process_time()
+    chooses, limit = limit is None and data.task == "multilabel", limit or LIMIT
+    limit = limit / 20 if context.quick else limit
+    found: dict[str, list[float]] = {"loss": [], "score": [], "seconds": [], "predict": []}
+    for X, y, X_test, y_test, _ in splits(context, data, most_rows):
+        clock = [time.process_time()]
         predict = fit(Job(data.task, X, y, context.threads, Deadline(limit)))
-        found["seconds"].append(time.process_time() - begun)
+        clock.append(time.process_time())
         predicted = np.asarray(predict(X_test), np.float64)
+        clock.append(time.process_time())
         loss, score = compute_scores(data.task, y_test, predicted)
         found["loss"].append(loss)
         found["score"].append(score)
-        if data.task == "multilabel":
+        found["seconds"].append(clock[1] - clock[0])
+        found["predict"].append(1e6 * (clock[2] - clock[1]) / len(y_test))
+        if chooses:
             threshold, _ = chosen_threshold(fit, X, y, context.threads, limit)
             found.setdefault("threshold", []).append(threshold)
             found.setdefault("chosen", []).append(f1(y_test, predicted > threshold)[0])
@@ -178,12 +189,6 @@ class Split(NamedTuple):
     X_test: Any
     y_test: np.ndarray
     people: np.ndarray | None
-
-
-def parts(context: Context, data: DataSet) -> Iterator[tuple[Any, np.ndarray, Any, np.ndarray]]:
-    """Yield the training and test parts of `splits`."""
-    for split in splits(context, data):
-        yield split[:4]
 
 
 def splits(context: Context, data: DataSet, most_rows: int | None = MOST_ROWS) -> Iterator[Split]:

@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from . import problems, processes, sets
+from . import problems, sets
 from .cases import Case
 from .libraries import is_installed
 from .processes import Failed
@@ -17,15 +17,6 @@ from .report import NOT_INSTALLED
 from .scores import SCORES
 
 Measure = Callable[[dict[str, Any]], dict[str, Any]]
-
-
-def make_subprocess_measure(timeout: float) -> Measure:
-    """Return a `measure` that runs worker.py with the number of OpenMP threads in the job."""
-
-    def measure(job: dict[str, Any]) -> dict[str, Any]:
-        return processes.call(f"{__package__}.worker", job, job["settings"]["threads"], timeout)
-
-    return measure
 
 
 def run(

@@ -18,7 +18,7 @@ from polyleaf.search.base import TRIAL_PATIENCE
 from polyleaf.search.candidates import Parameters
 from polyleaf.training.auto_rounds import max_rounds
 
-from .defaults import BINARY, MOST_CLASSES, MULTICLASS, MULTILABEL, REGRESSION, Deadline, parts
+from .defaults import BINARY, MOST_CLASSES, MULTICLASS, MULTILABEL, REGRESSION, Deadline, splits
 from .harness.context import Context
 from .harness.paper import Figures, Paper, make_subjects, make_table
 from .libraries import Settings, train
@@ -100,7 +100,7 @@ def losses(context: Context, method: str, problem: str) -> Figures:
     defaults, in %.
     """
     data = context.load(problem)
-    X, y, _, _ = next(parts(context, data))
+    X, y, *_ = next(splits(context, data))
     rows = np.random.default_rng(0).permutation(len(y))[: context.rows(MOST_ROWS)]
     fitted, valid = np.split(rows, [len(rows) * 2 // 3])
     found = [

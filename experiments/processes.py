@@ -16,7 +16,7 @@ class Failed(Exception):
     """Raised if a measurement gives no figures; the message contains the reason."""
 
 
-def call(module: str, job: dict[str, Any], n_threads: int, timeout: float) -> dict[str, Any]:
+def call(module: str, n_threads: int, timeout: float, job: dict[str, Any]) -> dict[str, Any]:
     """Run `python -m module` with `job` as JSON on its standard input.
 
     Return the JSON of its last line of output. OpenMP and BLAS get `n_threads`. Raise `Failed` if

@@ -5,14 +5,11 @@ The first tables have at most 10,000 training rows, the others whole sets of 11,
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from . import defaults
-from .defaults import Deadline, Job, Predict
+from .defaults import Job, Predict
 from .harness.context import Context
 from .harness.paper import Figures, Paper, make_subjects, make_table
 
@@ -38,29 +35,13 @@ PEERS = ("XGBoost", "LightGBM", "CatBoost")
 
 
 def small(context: Context, method: str, problem: str) -> Figures:
-    """Return the loss, and seconds of a fit and of a prediction, with at most 10,000 rows."""
-    return _measure(context, method, problem, defaults.MOST_ROWS)
+    """Return the figures of `defaults.measure`, with at most 10,000 rows."""
+    return defaults.measure(context, METHODS[method], problem, limit=LIMIT)
 
 
 def whole(context: Context, method: str, problem: str) -> Figures:
     """Return the same with all training rows."""
-    return _measure(context, method, problem, None)
-
-
-def _measure(context: Context, method: str, problem: str, most_rows: int | None) -> Figures:
-    data = context.load(problem)
-    figures: dict[str, list[float]] = {"loss": [], "seconds": [], "predict": []}
-    for split in defaults.splits(context, data, most_rows):
-        job = Job(data.task, split.X, split.y, context.threads, Deadline(LIMIT))
-        clock = [time.process_time()]
-        predict = METHODS[method](job)
-        clock.append(time.process_time())
-        predicted = np.asarray(predict(split.X_test), np.float64)
-        clock.append(time.process_time())
-        figures["loss"].append(defaults.compute_scores(data.task, split.y_test, predicted)[0])
-        figures["seconds"].append(clock[1] - clock[0])
-        figures["predict"].append(1e6 * (clock[2] - clock[1]) / len(split.y_test))
-    return {**figures}
+    return defaults.measure(context, METHODS[method], problem, None, LIMIT)
 
 
 _PROTOCOL = (

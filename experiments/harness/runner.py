@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .. import processes, report, sets
+from .. import report, sets
 from ..processes import Failed
 from ..sets import DataMissing
 from . import worker
@@ -17,15 +17,6 @@ from .paper import Task
 from .store import Record, Store
 
 Measure = Callable[[dict[str, Any]], Record]
-
-
-def make_subprocess_measure(context: Context, timeout: float) -> Measure:
-    """Return a `measure` that executes each run in a new process."""
-
-    def measure(job: dict[str, Any]) -> Record:
-        return processes.call(worker.__name__, job, context.threads, timeout)
-
-    return measure
 
 
 def measure_in_process(job: dict[str, Any]) -> Record:
