@@ -52,29 +52,21 @@ def drive(callbacks, values, first=0, data="valid", metric="loss"):
     return model, done
 
 
-def test_early_stopping_counts_rounds_without_improvement():
-    model, done = drive(EarlyStopping(3, maximize=False), [5, 4, 3, 3, 3.5, 3.2, 1])
-    assert (model.best_iteration, model.best_score, done) == (2, 3.0, 6)
-    assert model.rounds is None
-
-
-def test_early_stopping_on_a_maximized_metric():
-    model, done = drive(EarlyStopping(2, maximize=True), [0.5, 0.7, 0.6, 0.65, 0.9])
-    assert (model.best_iteration, done) == (1, 4)
-
-
-def test_early_stopping_saves_the_best():
-    assert drive(EarlyStopping(2, maximize=False, save_best=True), [3, 2, 2, 2])[0].rounds == 2
-
-
-def test_early_stopping_min_delta():
-    model, done = drive(EarlyStopping(2, maximize=False, min_delta=0.5), [3, 2.8, 2.6, 2.4])
-    assert (model.best_iteration, done) == (0, 3)
-
-
-def test_early_stopping_in_continued_training():
-    model, done = drive(EarlyStopping(2, maximize=False), [3, 2, 2, 2, 2], first=40)
-    assert (model.best_iteration, done) == (41, 4)
+@pytest.mark.parametrize(
+    ("options", "values", "first", "best", "done"),
+    [
+        ({"rounds": 3}, [5, 4, 3, 3, 3.5, 3.2, 1], 0, (2, 3.0, None), 6),
+        ({"rounds": 2, "maximize": True}, [0.5, 0.7, 0.6, 0.65, 0.9], 0, (1, 0.7, None), 4),
+        ({"rounds": 2, "min_delta": 0.5}, [3, 2.8, 2.6, 2.4], 0, (0, 3.0, None), 3),
+        ({"rounds": 2}, [3, 2, 2, 2, 2], 40, (41, 2.0, None), 4),  # continued training
+        ({"rounds": 2, "save_best": True}, [3, 2, 2, 2], 0, (1, 2.0, 2), 4),
+    ],
+    ids=str,
+)
+def test_early_stopping_ends_after_rounds_without_improvement(options, values, first, best, done):
+    model, n_done = drive(EarlyStopping(**{"maximize": False} | options), values, first)
+    assert (model.best_iteration, model.best_score, model.rounds) == best
+    assert n_done == done
 
 
 def test_early_stopping_on_nan_warns_and_does_not_stop():

@@ -19,7 +19,6 @@ from support.model_files import reseal
 from polyleaf import Dataset, Model, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
 from polyleaf.binned_data.binning import BinMapper
 from polyleaf.inspection.model_summary import nodes_table, summary
-from polyleaf.model.prediction import Predictor
 from polyleaf.model.serialize import ModelFileError
 
 N, C = 4000, 400
@@ -519,18 +518,6 @@ def test_interaction_constraints_apply_to_derived_columns(data):
     for tree in model.trees:
         used = set(tree.structure.feature.tolist()) - {-1}
         assert used <= wide or not used & wide
-
-
-def test_formats_reject_high_cardinality_features(model):
-    from polyleaf.export.ir import build_ir
-    from polyleaf.inspection.shap_interop import export_shap_trees
-
-    with pytest.raises(ValueError, match="no export format"):
-        build_ir(model)
-    with pytest.raises(ValueError, match="high-cardinality"):
-        export_shap_trees(model)
-    with pytest.raises(ValueError, match=r"predictor.*high-cardinality"):
-        Predictor(model.model_, lambda raw: raw)
 
 
 def test_command_line_reads_high_cardinality_text(data, tmp_path, capsys):

@@ -204,34 +204,6 @@ def predicted(estimator):
     return np.asarray(estimator.predict_proba(X) if kind else estimator.predict(X))
 
 
-@parametrize_pairs(
-    task=TARGETS,
-    support=["own", "shared"],
-    parameters=[
-        {},
-        {"hessian": "none", "leaf_hessian": "none"},
-        {"hessian": "shared", "leaf_hessian": "shared"},
-        {"hessian": "diagonal", "leaf_hessian": "diagonal"},
-        {"subsample": 0.7, "colsample_bytree": 0.5},
-        {"sampling_method": "goss"},
-        {"pruning": "post", "min_split_gain": 0.01},
-        {"reg_alpha": 0.2, "max_delta_step": 0.7},
-        {"sketch": "random_projection", "sketch_dim": 2},
-    ],
-)
-def test_estimators(task, support, parameters):
-    """Leaves hold at most k outputs; training and prediction add the same; threads have no
-    effect."""
-    fitted = make(task, leaf_output_set=support, **parameters).fit(X, TARGETS[task])
-    forest = fitted.model_.forest
-    for t in range(len(forest)):
-        assert forest.kind(t) == "sparse"
-        held = np.diff(forest.values(t).indptr)
-        assert held.max() <= 3 and held.sum() > 0
-    again = make(task, leaf_output_set=support, n_jobs=3, **parameters).fit(X, TARGETS[task])
-    np.testing.assert_array_equal(predicted(fitted), predicted(again))
-
-
 @pytest.mark.parametrize("task", TARGETS)
 @pytest.mark.parametrize("support", ["own", "shared"])
 def test_all_outputs_equal_constant_leaves(task, support):
@@ -271,11 +243,6 @@ def test_preset(restricted):
         ({"leaf_k": 9}, "leaf_k=9 is more than the number"),
         ({"leaf_k": 0}, "leaf_k"),
         ({"leaf_k": 1.5}, "leaf_k"),
-        ({"hessian": "full"}, 'hessian.*leaf="sparse"'),
-        ({"leaf_hessian": "block"}, 'hessian.*leaf="sparse"'),
-        ({"multi_strategy": "one_output_per_tree"}, "one output"),
-        ({"boosting_step": "layer", "grow_policy": "depthwise"}, 'boosting_step="layer"'),
-        ({"objective": "absolute_error"}, "absolute_error.*leaf='sparse'"),
         ({"leaf_output_set": "both"}, "leaf_output_set"),
     ],
     ids=str,

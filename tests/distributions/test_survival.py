@@ -128,6 +128,7 @@ def test_hazards_are_learned():
         (lambda: make_intervals([1.0], [0]), "No row has an event"),
         (lambda: make_intervals([1.0], [1], 0), "n must be at least 1"),
         (lambda: make_intervals([1.0, 2.0], [1]), r"got shapes \(2,\) and \(1,\)"),
+        (lambda: encode_discrete_hazard([1.0, 0.0], [1, 0], [0.5, 1.0]), "time must be .* above 0"),
         (lambda: encode_discrete_hazard([1.0], [-1], [1.0]), "numbers of causes from 1 on"),
         (lambda: encode_discrete_hazard([1.0], [0.5], [1.0]), "numbers of causes from 1 on"),
         (lambda: encode_discrete_hazard([1.0], ["yes"], [1.0]), "numbers of causes from 1 on"),

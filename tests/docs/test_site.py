@@ -70,17 +70,6 @@ def test_each_section_is_about_a_public_name(page):
     assert set(sections_by_heading(DOCS / "reference" / f"{page}.md")) == names
 
 
-def test_the_tab_key_offers_public_names_only():
-    modules = [
-        polyleaf,
-        *(m for name in polyleaf.__all__ if inspect.ismodule(m := getattr(polyleaf, name))),
-        *(importlib.import_module(name) for name in MODULES if name not in EXTRA),
-    ]
-    for module in modules:
-        assert sorted(dir(module)) == sorted(module.__all__), module.__name__
-    assert "TreeDisplay" in dir(polyleaf.inspection) and "loggers" in dir(polyleaf.integrations)
-
-
 def test_each_public_module_has_a_page():
     modules = {
         getattr(polyleaf, name).__name__

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, load_model
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
 from polyleaf.callbacks import EarlyStopping
 from polyleaf.objectives import Custom, SquaredError
 
@@ -37,25 +37,17 @@ def replace_value(array, value, place=(4, 1)):
     ("features", "match"),
     [
         (X[:, 0], "Expected 2D array, got 1D array"),
-        (np.array(["some text"] * 60), "X is a list of texts, such as .some text."),
         (X[None], "dim 3"),
         (replace_value(X, INF), r"infinity.*row 4.*column number 1"),
-        (pd.DataFrame(replace_value(X, -INF), columns=list("abc")), "infinity.*row 4.*column 'b'"),
         (X[:0], "X has 0 rows"),
-        (X[:, :0], "0 feature"),
         (X[:1], r"n_samples=1"),
-        (X + 1j, "Complex data not supported"),
         (X[:59], r"inconsistent numbers of samples: X has 59 rows, y has 60"),
-        (pd.DataFrame({"a": X[:, 0], "b": "text"}), None),
         (np.full((60, 2), "text"), "convert|text|dtype"),
     ],
 )
 @pytest.mark.parametrize("make", [regressor, classifier])
 def test_invalid_features_raise(make, features, match):
     y = (Y if make is regressor else C)[: 1 if features.shape == (1, 3) else None]
-    if match is None:  # text columns of data frames are categories
-        assert make().fit(features, y).n_features_in_ == 2
-        return
     with pytest.raises((ValueError, TypeError), match=match):
         make().fit(features, y)
 
@@ -74,21 +66,12 @@ def test_constant_and_missing_columns_are_accepted(features):
     [
         (regressor(), None, "requires y"),
         (regressor(), replace_value(Y, NAN), r"Input y contains NaN.*missing_targets"),
-        (regressor(), replace_value(Y, INF), "Input y contains infinity"),
-        (regressor(), replace_value(Y, 1e30), "too large.*normalize_targets"),
         (regressor(), Y[:0], "0 sample"),
         (classifier(), C[:0], "0 sample"),
         (regressor(), Y[:50], "X has 60 rows, y has 50"),
-        (regressor(), np.full(60, "a"), "PolyleafClassifier"),
-        (regressor(missing_targets="ignore"), np.c_[Y, np.full(60, NAN)], "Output 2 of y"),
         (regressor(objective="poisson"), -np.abs(Y), "poisson"),
-        (regressor(objective="gamma"), np.zeros(60), "gamma"),
-        (regressor(objective="logistic"), Y, "logistic"),
         (classifier(), Y[:, 0], "Unknown label type"),
-        (classifier(), np.zeros(60), "one class only"),
-        (classifier(), replace_value(C, NAN), "Input y contains NaN"),
         (classifier(), L + 1, "0 and 1 only"),
-        (classifier(), [[0], [1, 2]] * 30, "MultiLabelBinarizer"),
         (classifier(missing_targets="ignore"), C, "missing_targets"),
     ],
 )
@@ -102,11 +85,7 @@ def test_invalid_targets_raise(estimator, y, match):
     ("weight", "match"),
     [
         (np.zeros(60), "zero for every row"),
-        (-np.ones(60), "negative"),
         (np.ones(59), "sample_weight has shape"),
-        (np.ones((60, 3)), "sample_weight has shape"),
-        (replace_value(np.ones(60), NAN), "sample_weight contains NaN"),
-        (replace_value(np.ones(60), INF), "sample_weight contains infinity"),
         (np.where(C > 0, 0, 1), None),
     ],
 )
@@ -122,37 +101,29 @@ def test_invalid_weights_raise(weight, match):
     ("parameters", "match"),
     [
         ({"n_estimators": 0}, "n_estimators"),
-        ({"learning_rate": 0}, "learning_rate"),
         ({"max_leaves": 1}, "max_leaves"),
-        ({"max_depth": 0}, "max_depth"),
         ({"max_depth": None, "max_leaves": None}, "max_leaves"),
-        ({"max_bins": 256}, "max_bins"),
-        ({"subsample": 0.0}, "subsample"),
         ({"sampling_method": "goss", "subsample": 0.5}, "goss"),
         ({"sampling_method": "goss", "top_rate": 0.7, "other_rate": 0.5}, "top_rate"),
-        ({"hessian": "half"}, "hessian"),
         ({"multi_strategy": "both"}, "multi_strategy"),
-        ({"objective": "squared"}, "Did you mean|squared_error"),
         ({"eval_metric": "rmsee"}, "Did you mean 'rmse'"),
-        ({"eval_metric": ["mae", "mae"]}, "'mae'"),
-        ({"base_score": [1.0, 2.0, 3.0, 4.0]}, "base_score"),
-        ({"base_score": NAN}, "base_score"),
         ({"early_stopping_rounds": 5}, "eval_set"),
         ({"callbacks": [EarlyStopping(5)]}, "eval_set"),
-        ({"callbacks": [3]}, "callback"),
         ({"n_jobs": 0}, "n_jobs"),
-        ({"categorical_features": ["a"]}, "X has no names"),
         ({"categorical_features": [7]}, "names feature 7, but features are numbered"),
-        ({"categorical_features": "auto"}, "categorical_features"),
         ({"missing_targets": "drop"}, "missing_targets"),
         ({"histogram_memory": 0}, "histogram_memory"),
-        ({"verbose": -1}, "verbose"),
     ],
 )
 @pytest.mark.parametrize("make", [regressor, classifier])
 def test_invalid_parameters_raise(make, parameters, match):
     with pytest.raises((ValueError, TypeError), match=match):
         make(**parameters).fit(X, Y if make is regressor else C, eval_set=None)
+
+
+def two_score_derivatives(y, scores):
+    """Return derivatives of the first two scores only."""
+    return scores[:, :2] - y, None
 
 
 @pytest.mark.parametrize(
@@ -166,13 +137,19 @@ def test_invalid_parameters_raise(make, parameters, match):
         (regressor(quantile_alpha=2.0), Y, "quantile_alpha"),
         (regressor(tweedie_variance_power=3.0), Y, "tweedie_variance_power"),
         (classifier(objective="poisson"), C, "PolyleafRegressor"),
-        (classifier(objective="softmax"), L, "multi-label"),
+        (classifier(objective="softmax"), L, 'several labels per row: use "logistic"'),
         (classifier(scale_pos_weight=2.0), C, "class_weight"),
         (classifier(scale_pos_weight=2.0, objective="squared_hinge"), C > 0, "scale_pos_weight"),
         (classifier(scale_pos_weight=[1.0, 2.0, 3.0]), L, "3 numbers, but y has 2"),
         (classifier(class_weight={7: 2.0}), C, "label 7"),
         (classifier(class_weight="even"), C, "class_weight"),
         (classifier(softmax_hessian="full"), C, "softmax_hessian"),
+        (classifier(objective="exponential"), L, "multi-label"),
+        (classifier(objective="exponential_margin"), L, "multi-label y has several labels"),
+        (regressor(objective="exponential"), Y, "PolyleafClassifier"),
+        (regressor(objective=Custom(two_score_derivatives, n_outputs=5)), Y, r"expected \(60, 5\)"),
+        (classifier(objective=Custom(lambda y, z: (z, None), n_outputs=2)), C, "y needs 3"),
+        (classifier(base_score=[0.0, 0.0]), C, "3 of them"),
     ],
 )
 def test_incompatible_parameters_and_targets_raise(estimator, y, match):
@@ -196,22 +173,16 @@ def make_derivatives(y, scores, **changes):
             lambda y, z: make_derivatives(y, z, _7_0_1=0.2),
             r"not symmetric at row 7: entry \(0, 1\) is 0.2.*transpose",
         ),
-        (lambda y, z: make_derivatives(y, z, _3_1_1=NAN), "not finite: nan at row 3, output"),
-        (lambda y, z: make_derivatives(y, z, _3_1_1=INF), "not finite: inf at row 3"),
-        (lambda y, z: make_derivatives(y, z, _5_1_1=-1.0), r"row 5.*Custom"),
         (lambda y, z: (z - y, np.ones((60, 3, 3))), r"shape \(60, 3, 3\); expected"),
         (lambda y, z: (z - y, np.ones((60, 2))), r'needs \(60, 2, 2\).*"diagonal"'),
         (
             lambda y, z: (make_derivatives(y, z)[0][:, :1], make_derivatives(y, z)[1]),
             r"of shape \(60, 1\); expected \(60, 2\)",
         ),
-        (lambda y, z: make_derivatives(y, z)[1], "must return two things"),
     ],
 )
 @pytest.mark.parametrize("hessian", ["full", "block"])
 def test_invalid_hessians_raise(function, match, hessian):
-    if "two things" in match:
-        pytest.importorskip("jax")  # a loss needs it
     for boosting_step in ("round", "layer"):
         steps = {"boosting_step": boosting_step, "grow_policy": "depthwise"}
         estimator = regressor(objective=function, hessian=hessian, **steps)
@@ -234,39 +205,9 @@ def test_hessian_shape_must_match_the_hessian_parameter():
         regressor(objective=WithoutHessian(), hessian="full").fit(X, Y)
 
 
-def two_score_derivatives(y, scores):
-    """Return derivatives of the first two scores only."""
-    return scores[:, :2] - y, None
-
-
 class WithoutHessian(SquaredError):
     name = "without"
     has_full_hessian = False
-
-
-@pytest.mark.parametrize(
-    ("estimator", "y", "match"),
-    [
-        (classifier(objective="exponential"), L, "multi-label"),
-        (classifier(objective="exponential_margin"), L, "multi-label y has several labels"),
-        (regressor(objective="exponential"), Y, "PolyleafClassifier"),
-        (regressor(objective=Custom(two_score_derivatives, n_outputs=5)), Y, r"expected \(60, 5\)"),
-        (classifier(objective=Custom(lambda y, z: (z, None), n_outputs=2)), C, "y needs 3"),
-        (classifier(base_score=[0.0, 0.0]), C, "3 of them"),
-    ],
-)
-def test_wrong_number_of_scores_raises(estimator, y, match):
-    with pytest.raises(ValueError, match=match):
-        estimator.fit(X, y)
-
-
-def test_unknown_parameters_raise():
-    with pytest.raises(TypeError, match="num_leaves"):
-        PolyleafRegressor(num_leaves=31)
-    with pytest.raises(ValueError, match="num_leaves"):
-        PolyleafRegressor().set_params(num_leaves=31)
-    with pytest.raises(TypeError, match="sample_weights"):
-        PolyleafRegressor().fit(X, Y, sample_weights=None)
 
 
 @pytest.mark.parametrize(
@@ -426,15 +367,3 @@ def test_invalid_iteration_range_raises(rounds):
         model.predict(X, iteration_range=rounds)
     for all_of_them in ((0, 0), (0, None), (np.int64(0), np.int8(3))):
         assert (model.predict(X, iteration_range=all_of_them) == model.predict(X)).all()
-
-
-def test_model_file_open_in_text_mode_raises(tmp_path):
-    PolyleafRegressor(n_estimators=3).fit(X, Y).save_model(tmp_path / "m")
-    with open(tmp_path / "m") as text, pytest.raises(TypeError, match="mode 'rb'"):
-        load_model(text)
-    (tmp_path / "text").write_text("hello")
-    with pytest.raises(ValueError, match="text"):
-        load_model(tmp_path / "text")
-    for act in (load_model, regressor().fit(X, Y).save_model):
-        with pytest.raises(OSError, match="no folder"):
-            act(tmp_path / "no folder" / "m")

@@ -205,8 +205,6 @@ def test_class_weights_by_label_name():
     "parameters, y, words",
     [
         ({"threshold": "f1"}, Y.argmax(axis=1) + Y.max(axis=1), "threshold is for two classes"),
-        ({"threshold": 0.4}, Y.argmax(axis=1) + Y.max(axis=1), "threshold is for two classes"),
-        ({"threshold": "f1", "objective": "squared_hinge"}, Y, "objective 'squared_hinge'"),
         ({"threshold": {7: 0.4}}, Y, "names label 7, but labels are numbered from 0 to 2"),
         ({"threshold": {0: 1.4}}, Y, "must be a probability between 0 and 1"),
         ({"threshold": {"maybe": 0.4}}, Y[:, 0], "threshold of two classes"),

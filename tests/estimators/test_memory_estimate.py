@@ -61,8 +61,6 @@ def test_all_kinds_of_problems_have_an_estimate(task, parameters):
 def test_invalid_arguments_raise():
     with pytest.raises(ValueError, match="n_rows == 0, must be >= 1"):
         memory_estimate(0, 5)
-    with pytest.raises(ValueError, match="memory_estimate is for dense targets"):
-        memory_estimate(100, 5, 1000, task="labels", leaf="sparse", split_search="count_sketch")
     with pytest.raises(TypeError, match="n_tres"):
         memory_estimate(100, 5, n_tres=3)
 

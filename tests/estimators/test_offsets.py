@@ -270,8 +270,6 @@ def test_intervals_with_offsets():
 
 
 def test_invalid_input_raises():
-    import scipy.sparse
-
     with pytest.raises(TypeError, match=r"fit\(\) takes no 'base_margin': did you mean offset"):
         regressor().fit(X, Y, base_margin=KNOWN)
     with pytest.raises(TypeError, match=r"predict\(\) takes no 'init_score': did you mean offset"):
@@ -286,11 +284,6 @@ def test_invalid_input_raises():
         regressor().fit(X, Y, offset=KNOWN, eval_set=[(X, Y)], eval_offset=[KNOWN[:3]])
     with pytest.raises(ValueError, match="offset has 3 rows, but X has"):
         regressor().fit(X, Y, offset=KNOWN[:3])
-    labels = scipy.sparse.csr_matrix(LABELS)
-    with pytest.raises(ValueError, match="offset needs a dense y"):
-        PolyleafClassifier(leaf="sparse", leaf_k=2, n_estimators=2).fit(
-            np.nan_to_num(X), labels, offset=KNOWN
-        )
 
 
 def test_fit_does_not_modify_targets_and_offsets():

@@ -557,28 +557,15 @@ def test_search_refuses_folds_that_cut_queries():
 # --- what is refused ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"objective": "squared_error"}, "use PolyleafRegressor"),
-        ({"sampling_method": "goss"}, "would cut queries"),
-        ({"boosting_step": "layer", "grow_policy": "depthwise", "rows_per_layer": [0.5, 1]}, "cut"),
-    ],
-)
-def test_refused_parameters(parameters, message):
-    with pytest.raises(ValueError, match=message):
-        fit(**parameters).fit(X, y, qid=QID)
-
-
 def test_refused_methods(model):
     assert not hasattr(model, "predict_interval")
     with pytest.raises(AttributeError, match="A ranking has no 'calibrate'"):
         model.calibrate(X, y)
-    with pytest.raises(ValueError, match="sort the rows by predict"):
-        model.predict_topk(X)
 
 
-def test_other_estimators_do_not_rank():
+def test_estimators_refuse_objectives_of_others():
+    with pytest.raises(ValueError, match="use PolyleafRegressor"):
+        fit(objective="squared_error").fit(X, y, qid=QID)
     with pytest.raises(ValueError, match="PolyleafRanker"):
         PolyleafRegressor("xendcg").fit(X, y)
     with pytest.raises(ValueError, match="PolyleafRanker"):

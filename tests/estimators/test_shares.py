@@ -156,7 +156,6 @@ def test_search_takes_shares():
         (np.where(ONE_HOT > 0, np.nan, 0.5), {}, "contains NaN"),
         (SHARES, {"objective": "exponential"}, 'fractions.*objective="softmax"'),
         (SHARES, {"objective": "logistic"}, 'fractions.*objective="softmax"'),
-        (SHARES, {"missing_targets": "ignore"}, "is for regression and multi-label"),
         (np.eye(3)[np.zeros(150, int)], {}, "Only one class, 0, has rows"),
     ],
 )

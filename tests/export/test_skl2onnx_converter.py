@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import BaggingClassifier, StackingClassifier
@@ -102,12 +101,3 @@ def test_meta_estimators(name, target, dtype):
     found = list(convert_and_run(fitted, rows, zipmap=False).values())
     np.testing.assert_array_equal(found[0], fitted.predict(rows))
     np.testing.assert_allclose(found[1], fitted.predict_proba(rows), atol=1e-6)
-
-
-def test_categorical_features_are_rejected():
-    table = pd.DataFrame({"a": pd.Categorical(["x", "y"] * 30), "b": np.arange(60.0)})
-    model = PolyleafRegressor(n_estimators=2, min_child_samples=5).fit(table, np.arange(60.0) % 7)
-    with pytest.raises(ValueError, match="has categorical features"):
-        skl2onnx.to_onnx(
-            model, np.zeros((1, 2), np.float32), target_opset={"": 18, "ai.onnx.ml": 3}
-        )

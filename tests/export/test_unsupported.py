@@ -1,4 +1,4 @@
-"""Models that no export format supports, and open files."""
+"""Open files, and comparisons of exports with the model."""
 
 import io
 import shutil
@@ -6,49 +6,16 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-from support.high_cardinality import effects
 
 from polyleaf import PolyleafRegressor
-from polyleaf.export import to_c, to_numeric_matrix, to_onnx, to_treelite, to_xgboost
+from polyleaf.export import to_c, to_numeric_matrix, to_treelite, to_xgboost
 from polyleaf.inspection.model_summary import dump_json
 
 FORMATS = {
     "C": (to_c, "m.h"),
-    "ONNX": (to_onnx, "m.onnx"),
     "Treelite": (lambda est, path: to_treelite(est), ""),
     "XGBoost": (to_xgboost, "m.json"),
 }
-NEEDS = {"ONNX": "onnx", "Treelite": "treelite"}
-
-
-def many_categories():
-    X, y = effects(1500, 300, n_outputs=2)
-    return PolyleafRegressor(n_estimators=3, categorical_features=[0], n_jobs=1).fit(X, y)
-
-
-def projected_features():
-    X = np.random.default_rng(0).normal(size=(60, 6))
-    return PolyleafRegressor(n_estimators=2, projection="gaussian", projection_dim=2).fit(
-        X, X[:, :2]
-    )
-
-
-UNSUPPORTED = {
-    "more than 255 categories": (many_categories, "features of more than 255 categories"),
-    "projection": (projected_features, "projects its features"),
-}
-
-
-@pytest.mark.parametrize("case", UNSUPPORTED)
-@pytest.mark.parametrize("name", FORMATS)
-def test_unsupported_models(name, case, tmp_path):
-    if name in NEEDS:
-        pytest.importorskip(NEEDS[name])
-    make_model, message = UNSUPPORTED[case]
-    write, file = FORMATS[name]
-    with pytest.raises(ValueError, match=message):
-        write(make_model(), tmp_path / file)
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -66,7 +33,7 @@ def test_open_text_files(write, file, tmp_path):
         write(est, 5)
 
 
-@pytest.mark.parametrize("name", ["C", "Treelite", "XGBoost"])
+@pytest.mark.parametrize("name", FORMATS)
 def test_exports_are_compared_with_the_model(name, tmp_path, monkeypatch):
     pytest.importorskip({"Treelite": "treelite", "XGBoost": "xgboost"}.get(name, "numpy"))
     if name == "C" and shutil.which("cc") is None:

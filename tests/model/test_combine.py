@@ -167,8 +167,6 @@ def test_blends_of_estimators_are_estimators(tmp_path):
     loaded = PolyleafClassifier.load_model(tmp_path / "blend.polyleaf")
     np.testing.assert_array_equal(loaded.predict_proba(X), joined.predict_proba(X))
     assert joined.shap_values(X[:5]).shape[:2] == (5, 6)
-    with pytest.raises(ValueError, match="blend of models cannot be refitted"):
-        joined.refit(X, y)
 
 
 def test_estimators_take_part_with_their_best_rounds():

@@ -149,10 +149,6 @@ def test_unsupported_models_and_rows_raise():
     hinge = PolyleafClassifier(**golden.SMALL, objective="squared_hinge")
     with pytest.raises(ValueError, match="'predict', 'decision_function'"):
         hinge.fit(golden.numbers(), golden.two_classes()).predictor("predict_proba")
-    projected = PolyleafRegressor(n_estimators=2, projection="gaussian", projection_dim=2)
-    projected.fit(np.random.default_rng(0).normal(size=(50, 6)), np.arange(50.0))
-    with pytest.raises(ValueError, match="projection"):
-        projected.predictor()
 
 
 def test_model_without_trees_and_zero_rows():
@@ -199,13 +195,6 @@ def test_device_with_more_trees_than_a_block(strategy, monkeypatch):
     )
     assert_same_bits(est.predictor(device="cuda")(X), est.predict(X))
     assert est.predictor(device="cuda")(X[:0]).shape == (0, 3)
-
-
-@needs_compiler
-def test_device_requires_dense_leaves(monkeypatch):
-    host_device.use(monkeypatch)
-    with pytest.raises(ValueError, match=r'device="cuda"'):
-        estimator("linear").predictor(device="cuda")
 
 
 def test_unknown_device_raises():

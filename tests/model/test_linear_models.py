@@ -136,14 +136,8 @@ def test_classes_with_any_hessian(hessian):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"boosting_step": "layer", "grow_policy": "depthwise"}, 'step="layer".*step="round"'),
-        ({"linear_fit": "full", "hessian": "diagonal"}, 'fit="full".*linear_fit="half_additive"'),
         ({"linear_fit": "full", "linear_features": 9}, "linear_features"),
-        ({"hessian": "full"}, 'hessian="full" couples the outputs'),
-        ({"leaf_hessian": "block"}, 'leaf_hessian="block" couples the outputs'),
-        ({"reg_alpha": 1.0}, "reg_alpha and max_delta_step.*linear_lambda"),
         ({"max_delta_step": 1.0}, "reg_alpha and max_delta_step"),
-        ({"objective": "absolute_error"}, 'absolute_error.*"huber"'),
         ({"linear_features": -1}, "linear_features"),
         ({"linear_lambda": -1.0}, "linear_lambda"),
         ({"linear_fit": "additive"}, "linear_fit"),

@@ -289,11 +289,6 @@ def test_softmax_with_two_classes(objective):
     assert classifier().fit(X, TWO).model_.n_outputs == 1  # unchanged
 
 
-def test_softmax_of_labels_suggests_an_objective():
-    with pytest.raises(ValueError, match=r"several labels per row: use \"logistic\""):
-        classifier(objective="softmax").fit(X, LABELS)
-
-
 def _error_and_hessian(y, scores):
     return scores - y, np.ones_like(scores)
 
@@ -449,12 +444,6 @@ def test_saving_to_a_missing_folder_raises(tmp_path):
     model = regressor().fit(X, Y)
     with pytest.raises(FileNotFoundError, match=r"model cannot be written"):
         model.save_model(tmp_path / "none" / "model")
-
-
-def test_iteration_range_must_be_a_pair():
-    model = PolyleafRegressor(n_estimators=2).fit(X, X[:, 0])
-    with pytest.raises(TypeError, match=r"iteration_range must be a pair .*; got 1"):
-        model.predict(X, iteration_range=1)
 
 
 @pytest.mark.parametrize("leaf", [{}, {"leaf": "sparse", "leaf_k": 2}], ids=["constant", "sparse"])

@@ -12,6 +12,7 @@ from support.export_rows import hard_rows, prepare_features
 
 __all__ = [
     "CASES",
+    "assert_close",
     "class_numbers",
     "days",
     "estimator",
@@ -95,6 +96,13 @@ def predictions(est, raw):
     has = getattr(est, "predict_proba", None)
     found = est._probabilities(raw) if has is not None else est.model_.objective.transform(raw)
     return found.reshape(len(raw), -1)
+
+
+def assert_close(found, expected):
+    """Compare to 1e-6 of the largest score of a row; other libraries sum in float32."""
+    found = found.reshape(expected.shape)
+    scale = np.abs(expected).max(axis=1, keepdims=True, initial=1.0)
+    np.testing.assert_allclose(found / scale, expected / scale, rtol=0, atol=1e-6)
 
 
 def class_numbers(est, raw):

@@ -280,14 +280,6 @@ def test_estimators_can_be_pickled():
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
 
 
-def test_unsupported_parameters_and_sparse_targets_raise():
-    with pytest.raises(ValueError, match=r'(?s)(leaf="linear".*device|device="cuda".*leaf)'):
-        PolyleafRegressor(**SMALL, leaf="linear", device="cuda").fit(X, Y)
-    few = csr_matrix(RNG.random((300, 20)) < 0.1).astype(float)
-    with pytest.raises(ValueError, match="split_search"):
-        PolyleafClassifier(**SMALL, leaf="sparse", leaf_k=2, device="cuda").fit(X, few)
-
-
 def test_sparse_features_equal_dense_features():
     few = csr_matrix(np.where(RNG.random((300, 20)) < 0.02, RNG.integers(1, 5, (300, 20)), 0.0))
     here = PolyleafRegressor(**SMALL, device="cpu").fit(few, Y)

@@ -109,8 +109,3 @@ def test_invalid_constraints_raise(constraints, error, sentence):
 def test_names_require_feature_names():
     with pytest.raises(ValueError, match="X has no names"):
         PolyleafRegressor(n_estimators=1, interaction_constraints=[["a"]]).fit(X.to_numpy(), Y)
-
-
-def test_projection_raises():
-    with pytest.raises(ValueError, match="projection"):
-        PolyleafRegressor(interaction_constraints="pairwise", projection="pca").fit(X, Y)

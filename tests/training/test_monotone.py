@@ -225,24 +225,6 @@ def test_invalid_constraints_raise(constraints, error, sentence):
         PolyleafRegressor(n_estimators=1, monotone_constraints=constraints).fit(X, Y)
 
 
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"leaf": "linear"},
-        {"leaf": "sparse", "leaf_k": 1},
-        {"hessian": "full"},
-        {"leaf_hessian": "block"},
-        {"sketch": "random_projection", "sketch_dim": 1},
-        {"projection": "pca"},
-    ],
-    ids=str,
-)
-def test_unsupported_parameters_raise(parameters):
-    constraints = [1, 0, 0, 0, 0]
-    with pytest.raises(ValueError, match="monotone_constraints"):
-        PolyleafRegressor(n_estimators=1, monotone_constraints=constraints, **parameters).fit(X, Y)
-
-
 def test_categorical_features_raise():
     frame = pd.DataFrame(X, columns=list("abcde")).assign(
         c=pd.Categorical(RNG.choice(list("xyz"), len(X)))

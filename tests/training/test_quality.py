@@ -179,13 +179,6 @@ def test_counts_have_one_member():
     assert len(model.model_.metadata.get("members", [0])) == 1
 
 
-def test_layers_cannot_go_on_from_members(fitted):
-    model, X, Y = fitted
-    by_layer = PolyleafRegressor(boosting_step="layer", grow_policy="depthwise", n_estimators=2)
-    with pytest.raises(ValueError, match="a model of several members"):
-        by_layer.fit(X, Y, init_model=model)
-
-
 def test_members_of_a_round():
     assert select_active([4, 2, 3], 1) == [0, 1, 2]
     assert select_active([4, 2, 3], 2) == [0, 2]

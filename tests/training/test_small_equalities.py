@@ -1,10 +1,9 @@
-"""Settings that say the same, and messages of mistakes."""
+"""Settings that say the same."""
 
 import numpy as np
 import pytest
 
 from polyleaf import Dataset, PolyleafRegressor
-from polyleaf.distributions.survival import encode_discrete_hazard
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3))
@@ -34,23 +33,3 @@ def test_a_dataset_with_weights_has_the_bins_of_fit(seed):
     for data in (dataset, batches):
         same = PolyleafRegressor(**options).fit(data)
         np.testing.assert_array_equal(same.predict(X), fitted.predict(X))
-
-
-def test_numbers_of_rows_of_a_dataset_differ():
-    with pytest.raises(ValueError, match="y has 59 rows, but X has 60"):
-        Dataset(X, X[:59, 0])
-    with pytest.raises(ValueError, match="sample_weight has 1 rows, but X has 60"):
-        Dataset(X, X[:, 0], sample_weight=np.ones(1))
-
-
-def test_survival_times_of_zero_are_refused():
-    with pytest.raises(ValueError, match="time must be finite and above 0"):
-        encode_discrete_hazard([1.0, 0.0], [1, 0], [0.5, 1.0])
-
-
-def test_shap_values_of_unknown_outputs_are_refused():
-    model = PolyleafRegressor(n_estimators=2).fit(X, X)
-    with pytest.raises(ValueError, match=r"outputs names output 3, .* numbered from 0 to 2"):
-        model.shap_values(X, outputs=3)
-    with pytest.raises(ValueError, match="names the output 'zzz', but outputs have no names"):
-        model.shap_values(X, outputs="zzz")

@@ -175,13 +175,8 @@ def test_invalid_targets_raise(data, what, projection):
         ({"leaf": "linear"}, "leaf"),
         ({"leaf_k": 0}, "leaf_k"),
         ({"threshold_step": 1.0, "split_search": "exact"}, "threshold_step"),
-        ({"boosting_step": "layer"}, "boosting_step"),
-        ({"multi_strategy": "one_output_per_tree"}, "one_output_per_tree"),
         ({"base_score": 0.5}, "base"),
-        ({"class_weight": "balanced"}, "class_weight"),
         ({"split_search": "exact", "categorical_features": [0]}, "categorical"),
-        ({"projection": "leml", "projection_dim": 5, "categorical_features": [0]}, "categorical"),
-        ({"eval_metric": "logloss"}, "logloss|log_loss"),
     ],
 )
 def test_incompatible_parameters_raise(data, parameters, message):

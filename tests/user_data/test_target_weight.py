@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse
 
 import polyleaf
 from polyleaf import PolyleafClassifier, PolyleafRegressor, PolyleafRegressorCV
@@ -79,11 +78,6 @@ def test_what_does_not_fit_y_is_refused(target_weight, y, message):
         PolyleafRegressor(target_weight=target_weight).fit(X, y)
 
 
-def test_classes_and_sparse_labels_are_refused():
+def test_classes_are_refused():
     with pytest.raises(ValueError, match="use class_weight for classes"):
         PolyleafClassifier(target_weight=[1, 2, 3]).fit(X, np.arange(200) % 3)
-    with pytest.raises(ValueError, match="target_weight needs a dense y"):
-        labels = scipy.sparse.csr_matrix(LABELS.to_numpy())
-        PolyleafClassifier(
-            target_weight=[1, 2, 3], leaf="sparse", leaf_k=2, split_search="exact"
-        ).fit(X, labels)
