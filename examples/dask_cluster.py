@@ -4,6 +4,8 @@ The cluster here is two threads of this process, so that the script runs anywher
 cluster use `Client("scheduler:8786")`. Needs `pip install "polyleaf[dask]"`.
 """
 
+from typing import Any
+
 import numpy as np
 
 from polyleaf import PolyleafRegressor
@@ -22,11 +24,8 @@ def main() -> dict[str, float]:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(4_000, 10))
     Y = np.column_stack([X[:, 0] * X[:, 1], X[:, 2]]) + 0.1 * rng.normal(size=(4_000, 2))
-    by_level = {
-        "n_estimators": 5,
-        "max_depth": 4,
-        "max_leaves": None,
-    }  # fewer rounds of communication per tree
+    # Fewer rounds of communication per tree.
+    by_level: dict[str, Any] = {"n_estimators": 5, "max_depth": 4, "max_leaves": None}
 
     with (
         LocalCluster(
@@ -37,7 +36,7 @@ def main() -> dict[str, float]:
         lazy_X, lazy_Y = (da.from_array(values, chunks=(500, -1)) for values in (X, Y))
         model = DaskPolyleafRegressor(**by_level).fit(lazy_X, lazy_Y)
         print(model.predict(lazy_X))
-        found = {"workers": len(client.nthreads())}
+        found: dict[str, float] = {"workers": len(client.nthreads())}
 
     local = PolyleafRegressor(**by_level).fit(X, Y)
     found["same"] = model.to_local().save_model() == local.save_model()

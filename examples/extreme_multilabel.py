@@ -4,6 +4,8 @@ The songs of `multilabel.py`, with their emotions as a CSR matrix. Leaves hold a
 six labels; with a million labels nothing else changes. Predictions are rankings of labels.
 """
 
+from typing import Any
+
 import numpy as np
 from scipy.sparse import csr_matrix
 
@@ -15,14 +17,13 @@ from polyleaf.settings import presets
 
 def main() -> dict[str, float]:
     emotions = load("emotions")
-    X, X_test, Y, Y_test = emotions.split()
-    Y, Y_test = csr_matrix(Y), csr_matrix(Y_test)
+    X, X_test, *labels = emotions.split()
+    Y, Y_test = map(csr_matrix, labels)
 
-    few_rows = {"leaf_k": 3, "min_child_samples": 10, "n_estimators": 60, "max_depth": 4}
-    no_words = {"projection": None, "projection_dim": None, "tfidf": False}  # 72 dense features
-    model = PolyleafClassifier(**presets.gbdt_sparse() | few_rows | no_words, random_state=0).fit(
-        X, Y
-    )
+    params: dict[str, Any] = presets.gbdt_sparse()
+    params |= {"leaf_k": 3, "min_child_samples": 10, "n_estimators": 60, "max_depth": 4}
+    params |= {"projection": None, "projection_dim": None, "tfidf": False}  # 72 dense features
+    model = PolyleafClassifier(**params, random_state=0).fit(X, Y)
     model.model_.output_names = emotions.output_names
 
     found = ranking_scores(Y_test, model.predict_topk(X_test, 5))

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from typing import Any, cast
 
 import numpy as np
 
@@ -30,7 +31,8 @@ class Answer(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         try:
             rows = np.array(json.loads(body)["rows"], np.float64)  # float64 for time stamps
-            status, content = 200, {"predictions": plain(self.server.predict(rows))}
+            predictions = cast("Service", self.server).predict(rows)
+            status, content = 200, {"predictions": plain(predictions)}
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             status, content = 400, {"error": f"{type(error).__name__}: {error}"}
         answer = json.dumps(content).encode()
@@ -40,11 +42,11 @@ class Answer(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(answer)
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         pass
 
 
-def plain(predictions: np.ndarray | dict[str, np.ndarray]) -> list | dict[str, list]:
+def plain(predictions: np.ndarray | dict[str, np.ndarray]) -> list[Any] | dict[str, list[Any]]:
     """As JSON has it: of several tasks a list each."""
     if isinstance(predictions, dict):
         return {task: found.tolist() for task, found in predictions.items()}
@@ -64,7 +66,7 @@ class Service(ThreadingHTTPServer):
         self.port = self.server_address[1]
 
 
-def ask(connection: HTTPConnection, rows: list) -> tuple[int, dict]:
+def ask(connection: HTTPConnection, rows: list[Any]) -> tuple[int, dict[str, Any]]:
     connection.request(
         "POST", "/", json.dumps({"rows": rows}), {"Content-Type": "application/json"}
     )

@@ -5,6 +5,8 @@ logarithm of the standard deviation of a normal distribution, learned by maximum
 `pip install "polyleaf[jax]"`.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,7 +27,8 @@ def normal(y: jax.Array, scores: jax.Array) -> jax.Array:
 def main() -> dict[str, float]:
     X, X_test, Y, Y_test = load("energy").split()
     y, y_test = Y[:, 1], Y_test[:, 1]
-    settings = {"n_estimators": 100, "max_leaves": 8, "min_child_samples": 5, "random_state": 0}
+    settings: dict[str, Any] = {"n_estimators": 100, "max_leaves": 8, "min_child_samples": 5}
+    settings["random_state"] = 0
     # The likelihood is not convex in both scores: "absolute" takes the absolute value of the
     # Hessian.
     objective = Custom(normal, n_outputs=2, hessian="absolute")

@@ -5,6 +5,8 @@ after it is grown; here every layer makes one, with its own derivatives (section
 the sums. Three ways to use thirty trees on 26 letters.
 """
 
+from typing import Any
+
 from polyleaf import PolyleafClassifier
 from polyleaf.datasets import load
 from polyleaf.settings import presets
@@ -14,8 +16,8 @@ TREES = 30
 
 def main() -> dict[str, float]:
     X, X_test, y, y_test = load("letter").split()
-    X, y = X[:6000], y[:6000]  # fast enough for an example
-    ways = {
+    train = X[:6000], y[:6000]  # fast enough for an example
+    ways: dict[str, dict[str, Any]] = {
         "a tree per class": {
             "multi_strategy": "one_output_per_tree",
             "boosting_step": "tree",
@@ -24,9 +26,9 @@ def main() -> dict[str, float]:
         "vectors in the leaves": {"boosting_step": "round", "n_estimators": TREES},
         "and layers boosted": {"n_estimators": TREES},
     }
-    found = {}
+    found: dict[str, float] = {}
     for name, way in ways.items():
-        model = PolyleafClassifier(**{**presets.tfbt(), **way}, random_state=0).fit(X, y)
+        model = PolyleafClassifier(**{**presets.tfbt(), **way}, random_state=0).fit(*train)
         found[name] = model.score(X_test, y_test)
         print(f"{name:21}  {model.model_.n_trees} trees  accuracy {found[name]:.3f}")
 
@@ -34,7 +36,7 @@ def main() -> dict[str, float]:
     fewer = PolyleafClassifier(
         **presets.tfbt(), n_estimators=TREES, rows_per_layer=[0.25, 0.5, 1.0], random_state=0
     )
-    found["on fewer rows"] = fewer.fit(X, y).score(X_test, y_test)
+    found["on fewer rows"] = fewer.fit(*train).score(X_test, y_test)
     print(f"upper layers on a quarter and half of the rows: accuracy {found['on fewer rows']:.3f}")
     return found
 

@@ -5,6 +5,8 @@ and cooling loads of buildings depend smoothly on their shape: linear leaves nee
 constant ones.
 """
 
+from typing import Any
+
 from sklearn.metrics import root_mean_squared_error
 
 from polyleaf import PolyleafRegressor
@@ -14,19 +16,19 @@ from polyleaf.datasets import load
 def main() -> dict[str, float]:
     energy = load("energy")
     X, X_test, y, y_test = energy.split()
-    found = {}
-    for name, settings in {
-        "constant": {"leaf": "constant"},
-        "lines afterwards": {"leaf": "linear", "linear_fit": "post"},
-        "linear": {"leaf": "linear"},
-    }.items():
-        model = PolyleafRegressor(n_estimators=40, max_leaves=8, random_state=0, **settings).fit(
-            X, y
-        )
+    params: dict[str, Any] = {"n_estimators": 40, "max_leaves": 8, "random_state": 0}
+    models = {
+        "constant": PolyleafRegressor(**params),
+        "lines afterwards": PolyleafRegressor(leaf="linear", linear_fit="post", **params),
+        "linear": PolyleafRegressor(leaf="linear", **params),
+    }
+    found: dict[str, float] = {}
+    for name, model in models.items():
+        model.fit(X, y)
         found[name] = float(root_mean_squared_error(y_test, model.predict(X_test)))
         print(f"{name:17} RMSE of 40 trees {found[name]:.3f}")
 
-    leaf = model.model_.trees[0].leaf_linear(0)
+    leaf = models["linear"].model_.trees[0].leaf_linear(0)
     for j, feature in enumerate(leaf.features):
         slopes = ", ".join(
             f"{value:+.3f} {name}"

@@ -4,6 +4,8 @@ A row still trains the targets that it has. Compared with dropping incomplete ro
 imputing the mean.
 """
 
+from typing import Any
+
 import numpy as np
 from sklearn.metrics import root_mean_squared_error
 
@@ -18,7 +20,7 @@ def main() -> dict[str, float]:
     complete = ~np.isnan(y).any(axis=1)
     filled = np.where(np.isnan(y), np.nanmean(y, axis=0), y)
 
-    params = {"n_estimators": 200, "min_child_samples": 5, "random_state": 0}
+    params: dict[str, Any] = {"n_estimators": 200, "min_child_samples": 5, "random_state": 0}
     models = {
         "ignored": PolyleafRegressor(**params, missing_targets="ignore").fit(X, y),
         "rows dropped": PolyleafRegressor(**params).fit(X[complete], y[complete]),

@@ -5,6 +5,8 @@ the scores that trees are added to. For counts, the logarithm of the exposure is
 offset: how often a letter occurs on a page depends on the length of the page.
 """
 
+from typing import Any
+
 import numpy as np
 from sklearn.linear_model import Ridge
 from sklearn.metrics import root_mean_squared_error
@@ -22,7 +24,7 @@ def beyond_the_data() -> dict[str, float]:
     known = glazing < 0.3
     X, y, X_test, y_test = energy.X[known], energy.y[known], energy.X[~known], energy.y[~known]
     line = make_pipeline(StandardScaler(), Ridge())
-    params = {"n_estimators": 200, "random_state": 0}
+    params: dict[str, Any] = {"n_estimators": 200, "random_state": 0}
     trees = PolyleafRegressor(**params).fit(X, y)
     both = PolyleafRegressor(init=line, **params).fit(X, y)
     line.fit(X, y)
@@ -57,7 +59,7 @@ def exposure() -> dict[str, float]:
     size = np.concatenate([rng.integers(20, 200, 2000), rng.integers(200, 300, 500)])
     X, y = pages(size, rng)
     train, test = slice(0, 2000), slice(2000, None)
-    params = {"objective": "poisson", "n_estimators": 200, "random_state": 0}
+    params: dict[str, Any] = {"objective": "poisson", "n_estimators": 200, "random_state": 0}
     rate = PolyleafRegressor(**params).fit(X[train], y[train], offset=np.log(size[train]))
     wide = np.column_stack([X, size])
     feature = PolyleafRegressor(**params).fit(wide[train], y[train])

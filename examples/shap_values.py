@@ -15,7 +15,7 @@ def main() -> dict[str, float]:
     names = energy.feature_names
     model = PolyleafRegressor(n_estimators=150, max_leaves=16, random_state=0).fit(X, y)
 
-    values, base = model.shap_values(X_test), model.shap_base_values()
+    values, base = model.shap_values(X_test), np.asarray(model.shap_base_values())
     error = float(np.abs(base + values.sum(axis=1) - model.predict(X_test)).max())
     print(f"contributions and base values add up to predictions but for {error:.1e}")
 

@@ -16,8 +16,8 @@ from polyleaf.settings import presets
 
 def main() -> dict[str, float]:
     X, X_test, y, y_test = load("letter").split()
-    X, y = X[:4000], y[:4000]  # fast enough for an example
-    model = PolyleafClassifier(**presets.tfbt(), n_estimators=50, random_state=0).fit(X, y)
+    model = PolyleafClassifier(**presets.tfbt(), n_estimators=50, random_state=0)
+    model.fit(X[:4000], y[:4000])  # fast enough for an example
 
     metrics = ["merror", "mlogloss"]
     report = size_report(model, X_test, y_test, metrics=metrics, rounds=[1, 5, 10, 25, 50])

@@ -32,7 +32,7 @@ def main() -> dict[str, float]:
     data = Dataset(X, y)
     model = PolyleafClassifier(n_estimators=30, max_leaves=8).fit(data, y)
     accuracy = (model.predict(X_test) == y_test).mean()
-    megabytes, dense = data.nbytes / 2**20, X.shape[0] * X.shape[1] / 2**20
+    megabytes, dense = data.nbytes / 2**20, data.n_rows * data.n_features / 2**20
     print(
         f"two labels, 20,000 words: {accuracy:.3f} right; codes of {megabytes:.1f} MB (dense "
         f"{dense:.0f} MB)"

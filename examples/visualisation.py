@@ -16,9 +16,9 @@ from polyleaf.inspection import plotting
 
 def main(path: str | None = None) -> dict[str, float]:
     emotions = load("emotions")
-    X, X_test, y, y_test = emotions.split()
-    X, X_test = (pd.DataFrame(rows, columns=emotions.feature_names) for rows in (X, X_test))
-    y = pd.DataFrame(y, columns=emotions.output_names)
+    *features, labels, y_test = emotions.split()
+    X, X_test = (pd.DataFrame(rows, columns=emotions.feature_names) for rows in features)
+    y = pd.DataFrame(labels, columns=emotions.output_names)
     model = PolyleafClassifier(n_estimators=40, max_leaves=8, random_state=0)
     model.fit(X, y, X_val=X_test, y_val=y_test)
 

@@ -3,11 +3,13 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support import ROOT
 
 import polyleaf
 
@@ -53,11 +55,10 @@ def run_mypy(folder):
     return re.findall(r"(?m)^script\.py:\d+: (?:note|error): (.*)$", run.stdout)
 
 
-def run_pyright(folder):
-    """Return what pyright prints about the script: revealed types and errors."""
-    sources = str(Path(polyleaf.__file__).parents[1])
-    settings = {"include": ["script.py"], "extraPaths": [sources]}
-    (folder / "pyrightconfig.json").write_text(json.dumps(settings))
+def run_pyright(folder, **settings):
+    """Return what pyright prints about the scripts: revealed types and errors."""
+    settings["extraPaths"] = [str(Path(polyleaf.__file__).parents[1])]
+    (folder / "pyrightconfig.json").write_text(json.dumps({"include": ["*.py"]} | settings))
     command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "--outputjson"]
     run = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     diagnostics = json.loads(run.stdout)["generalDiagnostics"]
@@ -92,3 +93,19 @@ def test_type_checkers_infer_public_types(checker, tmp_path):
     assert len(lines) == len(expected), lines
     for line, pattern in zip(lines, expected, strict=True):
         assert re.search(pattern, line, re.DOTALL), line
+
+
+# Libraries without types, and what is unknown where theirs are.
+UNTYPED = ("MissingImports", "MissingTypeStubs", "MissingModuleSource")
+UNTYPED += tuple(f"Unknown{kind}Type" for kind in ("Variable", "Member", "Argument", "Parameter"))
+OF_DASK = {"dask_cluster.py"}  # whose functions have wrong types
+
+
+@pytest.mark.full
+def test_examples_pass_pyright_in_strict_mode(tmp_path):
+    pytest.importorskip("pyright")
+    for path in (ROOT / "examples").glob("*.py"):
+        if path.name not in OF_DASK:
+            shutil.copy(path, tmp_path)
+    ignored = {f"report{name}": "none" for name in UNTYPED}
+    assert run_pyright(tmp_path, typeCheckingMode="strict", **ignored) == []

@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 
 
 class SparseMatrix(Protocol):
-    """A sparse matrix or array of SciPy."""
+    """A sparse matrix or array of SciPy, whose shape type checkers do not read."""
 
-    @property
-    def shape(self) -> tuple[int, ...]: ...
     @property
     def nnz(self) -> int: ...
     def tocsr(self) -> csr_matrix: ...
