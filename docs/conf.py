@@ -14,6 +14,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent / "_ext"))
 
 from api import EXTRAS
+from thumbnails import PICTURES, DrawFigures
 
 ROOT = Path(__file__).resolve().parents[1]
 STAGED = ROOT / "build" / "docs" / "examples"  # the gallery reads them from here, with titles
@@ -72,7 +73,7 @@ sphinx_gallery_conf = {
     "examples_dirs": str(STAGED),
     "gallery_dirs": "gallery",
     "filename_pattern": r"\.py$",
-    "image_scrapers": (),
+    "image_scrapers": (DrawFigures(),),
     "reset_modules": (),
     "download_all_examples": False,
     "show_signature": False,
@@ -112,6 +113,9 @@ def stage_examples() -> None:
         title, _, more = first.partition(": ")
         sentence = f"{more[:1].upper()}{more[1:]}." if more else ""
         body = "\n".join([title, "=" * len(title), "", sentence, *docstring.split("\n")[1:]])
+        rest = rest.replace("\n    main(", "\n    figures = main(")  # which its thumbnail shows
+        if path.stem in PICTURES:
+            rest += f"\n# sphinx_gallery_thumbnail_path = 'images/{PICTURES[path.stem]}'\n"
         staged, text = STAGED / path.name, f'"""\n{body}"""{rest}'
         kept.add(path.name)
         if (

@@ -207,6 +207,13 @@ def test_style_sheets_load_no_external_resources(site):
         )
 
 
+@pytest.mark.full
+def test_examples_of_the_gallery_have_thumbnails(site):
+    pictures = {path.name.partition("_thumb.")[0] for path in site.rglob("*_thumb.*")}
+    examples = (ROOT / "examples").glob("*.py")
+    assert pictures == {f"sphx_glr_{path.stem}" for path in examples}
+
+
 @pytest.fixture(scope="module")
 def search_index(site):
     text = (site / "searchindex.js").read_text("utf-8")
