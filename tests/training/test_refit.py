@@ -365,8 +365,8 @@ def test_models_do_not_change_if_a_refit_fails():
     X, y = golden.numbers(), golden.classes()
     model = PolyleafClassifier(**SMALL).fit(X, y)
     before = model.model_.to_bytes()
-    with pytest.raises(ValueError, match="99"):
-        model.refit(X, np.where(y == 0, 99, y))
+    with pytest.raises(ValueError, match="label 'x'"):
+        model.refit(X, np.where(y == 0, "x", "y"))
     with pytest.raises(ValueError, match="features"):
         model.refit(X[:, :3], y)
     model.set_params(leaf="linear")

@@ -322,6 +322,28 @@ class BinMapper:
         )
         return mapper
 
+    def with_further_features(self, other: BinMapper) -> BinMapper:
+        """Return a mapper with these features, and those that `other` has after them.
+
+        There are no derived columns.
+        """
+        n, spec = self.n_features_, other.spec_
+        is_categorical = np.append(self.spec_.is_categorical, spec.is_categorical[n:])
+        ranges = None
+        if self.ranges_ is not None and other.ranges_ is not None:
+            ranges = np.hstack([self.ranges_, other.ranges_[:, n:]])
+        mapper = BinMapper(max(self.max_bins, other.max_bins), subsample=self.subsample)
+        mapper._set_state(
+            replace(spec, is_categorical=is_categorical),
+            self.thresholds_ + other.thresholds_[n:],
+            np.append(self.float64_bins_, other.float64_bins_[n:]),
+            self.categories_ + other.categories_[n:],
+            self.rare_categories_ + other.rare_categories_[n:],
+            None,
+            ranges,
+        )
+        return mapper
+
     def sample_rows(
         self, n_rows: int, weights: NDArray[np.int64] | None
     ) -> NDArray[np.int64] | None:

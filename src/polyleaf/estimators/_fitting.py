@@ -50,6 +50,7 @@ from polyleaf.training.prepare import free_codes, prepare
 from polyleaf.training.quality import RUNGS, apply_changes, drop_linear, has_defaults
 from polyleaf.training.refit import KnownTrees
 from polyleaf.training.training_run import Seeds, TrainingData, TrainingRun
+from polyleaf.training.widening import widen_outputs
 from polyleaf.user_data.read_target import count_columns, is_sparse
 from polyleaf.user_data.target import Target, TargetEncoding
 from polyleaf.user_data.target_scaling import warn_small_weights
@@ -203,7 +204,8 @@ def start_run(
     `init_model`: as in `fit`; a KnownTrees for a refit. `callbacks`: callbacks of the estimator and
     of the fit, of which a Checkpoint may resume a training. `ranks`: connection to the other rows.
     """
-    decay_rate, checkpoint = None, None
+    checkpoint = None
+    decay_rate: float | np.ndarray | None = None
     if isinstance(init_model, KnownTrees):
         init_model, decay_rate = init_model
         check("refit", model=init_model)
@@ -217,7 +219,11 @@ def start_run(
         n_rounds = _count_further_rounds(n_rounds, old_model)
     seeds = _draw_seeds(estimator, old_model)
     resolved = estimator._resolve_objective()
-    rows = data.rows
+    rows, is_new = data.rows, None
+    if old_model is not None:
+        old_model, is_new = widen_outputs(old_model, rows, ranks)
+        if is_new is not None and decay_rate is not None:
+            decay_rate = np.where(is_new, 0.0, decay_rate)
     settings = _make_settings(estimator, n_rounds, rows, resolved, seeds)
     if settings.has_sparse_targets:
         target = estimator._encode_sparse_target(rows, old_model, ranks)
@@ -251,7 +257,7 @@ def start_run(
             )
             for described in old_model.metadata.get(MEMBERS, ())
         ]
-    run.decay_rate = decay_rate
+    run.decay_rate, run.is_new_output = decay_rate, is_new
     if estimator.eval_metric is not None:
         run.metrics = make_metrics(estimator.eval_metric, objective, target)
     if estimator.base_score is not None:

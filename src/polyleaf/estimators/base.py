@@ -218,7 +218,9 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         init_model : polyleaf.Model, fitted estimator, or path or content of a model file, optional
             Model to continue with `n_estimators` more rounds. Its bins, labels and scaling of
             targets are kept, and all its rounds, those after the best one of early stopping
-            included. With the same data, parameters and callbacks the result is that of one
+            included. It is widened, with a warning, by classes, labels and targets that only y has,
+            and by columns that X has after those of the model (not with Dask): see the guide to
+            refits. With the same data, parameters and callbacks the result is that of one
             training, which may have ended already: then no rounds are added.
         init_scores : array-like of shape (n_rows, n_outputs), or sparse matrix, optional
             Out-of-fold raw scores of the training rows by models like `init`, which is then fitted
@@ -280,7 +282,8 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
 
         Trees are refitted one after another, each on the errors of those before it, as in `fit`,
         with the same parameters. On the rows of the training the result is the same model, bit for
-        bit. A leaf that no row reaches keeps its old value.
+        bit. A leaf that no row reaches keeps its old value. New classes, labels and targets of y
+        get outputs, with a warning.
 
         Parameters
         ----------

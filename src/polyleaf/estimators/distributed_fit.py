@@ -169,7 +169,7 @@ def plan_shared_fit(
         Threads of this rank, and the other ranks.
     """
     ranks = workers.communicator
-    if run.base_score is None and (run.init_model is None or run.decay_rate is not None):
+    if run.base_score is None and _needs_base_score(run):
         bound = bind_objective(run.objective, run.rows, run.settings)
         run.base_score = compute_base_score(bound, replace(run.settings, workers=workers))
         if any(
@@ -258,6 +258,10 @@ def fit_rank(
     describe_model(estimator, run)
     train(estimator, run, callbacks, resume_from)
     return run
+
+
+def _needs_base_score(run: TrainingRun) -> bool:
+    return run.init_model is None or run.decay_rate is not None or run.is_new_output is not None
 
 
 def _is_usable(target: Target) -> np.ndarray:

@@ -122,9 +122,10 @@ def make_model(run: TrainingRun, bound: Any) -> Model:
     base_score = run.base_score
     if base_score is None:
         base_score = compute_base_score(bound, run.settings)
-    if run.init_model is not None and run.decay_rate:  # a refit
-        old, share = run.init_model.base_score, run.decay_rate
-        base_score = old if share == 1 else share * old + (1.0 - share) * base_score
+    if run.init_model is not None and run.decay_rate is not None:  # a refit
+        old, share = run.init_model.base_score, np.asarray(run.decay_rate)
+        mixed = share * old + (1.0 - share) * base_score
+        base_score = np.where(share == 0, base_score, np.where(share == 1, old, mixed))
     metadata = run.metadata
     if run.members:
         metadata = metadata | {MEMBERS: [member.describe() for member in run.members]}

@@ -21,6 +21,7 @@ from polyleaf.training.auto_rounds import iter_hold_outs
 from polyleaf.training.boosting import boost, refit
 from polyleaf.training.group_search import resolve_output_groups
 from polyleaf.training.training_run import TrainingRun, get_default_metric
+from polyleaf.training.widening import fit_new_outputs
 from polyleaf.user_data.offsets import check_all_or_none
 from polyleaf.user_data.target import TargetEncoding
 from polyleaf.user_data.validation import describe_signature_mismatch
@@ -192,6 +193,8 @@ def train(
     if run.decay_rate is not None:
         refit(run)
         return
+    if run.is_new_output is not None:
+        fit_new_outputs(run)
     all_callbacks = list(callbacks)
     if run.settings.workers.communicator.rank == 0:  # the estimator's own run on rank 0 only
         all_callbacks = _make_callbacks(params, run, all_callbacks)

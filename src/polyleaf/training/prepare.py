@@ -29,6 +29,7 @@ from polyleaf.training.derived_columns import derive_columns
 from polyleaf.training.evaluation import EvalSet, name_eval_set
 from polyleaf.training.left_ranges import warn_of_left_ranges
 from polyleaf.training.training_run import MakeFoldData, TrainingData, TrainingRun
+from polyleaf.training.widening import widen_columns
 from polyleaf.user_data.feature_table import FeatureSpec, FeatureTable
 from polyleaf.user_data.features import read_features, resolve_categorical_mask
 from polyleaf.user_data.queries import get_query_ids
@@ -295,6 +296,16 @@ def _project(
 
 def _make_dataset(params: SharedParameters, X: Any, run: TrainingRun) -> Dataset:
     """Return X in bins, without columns derived from y."""
+    if run.init_model is not None:
+        run.init_model = widen_columns(
+            run.init_model,
+            X,
+            params.categorical_features,
+            params.max_bins,
+            run.target.weight,
+            run.settings.workers.n_threads,
+            is_refit=run.decay_rate is not None,
+        )
     init_model = run.init_model
     if isinstance(X, Dataset):
         set_feature_names(params, X.n_features, X.feature_names)

@@ -156,7 +156,7 @@ class KnownTreeBuilder(TreeBuilder):
     def __init__(
         self,
         forest: _core.Forest,
-        decay_rate: float,
+        decay_rate: float | np.ndarray,
         dataset: Dataset,
         finder: SplitFinder,
         output_weight: np.ndarray | None,
@@ -219,10 +219,12 @@ class KnownTreeBuilder(TreeBuilder):
     def blend(self, leaves: Leaves, sample: TreeSample, outputs: TreeOutputs) -> Leaves:
         """Return leaves with their share of the old values; those that no row has trained keep
         them."""
-        counts = self._count_trained(sample, outputs)
-        if self._decay_rate == 0 and counts.all():
+        counts, decay = self._count_trained(sample, outputs), np.asarray(self._decay_rate)
+        if decay.ndim and outputs is not None:
+            decay = decay[outputs]
+        if not decay.any() and counts.all():
             return leaves
-        share = np.where(counts > 0, self._decay_rate, 1.0)
+        share = np.where(counts > 0, decay, 1.0)
         kind = LEAF_KINDS[self._forest.kind(self._number)]
         return kind.blend(self._forest.values(self._number), leaves, share)
 

@@ -100,7 +100,9 @@ class TrainingRun:
     init_model: Model | None = None  # model that training continues, or whose leaves are refitted
     resumed_file: Path | None = None  # file of `init_model`, if it is a checkpoint of this training
     # share of the old values if the leaves of `init_model` are refitted; None: training goes on
-    decay_rate: float | None = None
+    # (n_scores,) where outputs differ
+    decay_rate: float | np.ndarray | None = None
+    is_new_output: np.ndarray | None = None  # (n_scores,), outputs that the old model did not have
     base_score: np.ndarray | None = None  # (n_scores,), replaces the objective's own
     initial: InitialModel | None = None  # model whose raw scores the trees are added to
     projection: Projection | None = None  # projection of the features

@@ -223,6 +223,21 @@ class TaskEncodings(TargetEncoding):
                 targets.append(encode(task_rows))
         return join_task_targets(self.keys, targets, self.missing)
 
+    def widen_tasks(
+        self, rows: RowData, ranks: Communicator
+    ) -> list[tuple[TargetEncoding, np.ndarray]]:
+        """Return what `widen` returns for each task: classes may be new, but no columns."""
+        columns, widened = TaskColumns(rows.target, "Y"), []
+        for key, encoding in zip(self.keys, self.encodings, strict=True):
+            name = f"{get_task_name(key)!r} of Y"
+            part = encoding, np.arange(encoding.n_outputs)
+            if encoding.kind in ("binary", "multiclass"):
+                labels = np.asarray(to_numpy(columns.select(key), name))
+                known = _restore_integers(labels[~get_missing_mask(labels)])
+                part = encoding.widen(RowData(known), name, ranks)
+            widened.append(part)
+        return widened
+
     def check_names(self, rows: RowData, name: str) -> None:
         """Do nothing: columns are looked up by name."""
 

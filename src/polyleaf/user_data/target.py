@@ -19,6 +19,7 @@ from polyleaf.user_data.read_target import (
     check_column_order,
     check_n_classes,
     check_related_names,
+    count_columns,
     get_class_names,
     get_column_names,
     get_given_names,
@@ -112,6 +113,71 @@ class TargetEncoding:
             return self._encode_shares(rows, name, ranks)
         ids = self._encode_labels(read_labels(y, name), name)
         return self._encode_ids(read_weight(rows, ids, 0, name, ranks))
+
+    def widen(
+        self, rows: RowData, name: str = "y", ranks: Communicator = SINGLE_PROCESS
+    ) -> tuple[TargetEncoding, np.ndarray]:
+        """Return the encoding with the classes or columns of further data that it lacks, and the
+        new position of each of its outputs, ascending; itself if these data do not extend it.
+
+        Raises a ValueError for a third class.
+        """
+        old = np.arange(self.n_outputs)
+        n_outputs = count_columns(rows.target)
+        if self.kind in ("binary", "multiclass"):
+            if n_outputs > 1:
+                return self, old
+            return self._widen_classes(read_labels(rows.target, name), name, ranks)
+        if n_outputs <= self.n_outputs:
+            return self, old
+        names, known = get_given_names(rows.target), self.output_names
+        if known is not None:
+            if names is None or not set(known) <= set(names):
+                return self, old
+            places = np.array([names.index(column) for column in known])
+            if (np.diff(places) <= 0).any():
+                return self, old
+            old = places
+        offset, scale = self.offset, self.scale
+        if offset is not None and scale is not None:
+            is_new = np.ones(n_outputs, bool)
+            is_new[old] = False
+            values = read_regression_values(rows.target, name, self.missing)[:, is_new]
+            numbers = np.empty((2, n_outputs))
+            numbers[:, old] = offset, scale
+            numbers[:, is_new] = compute_target_scale(RowData(values), True, ranks)
+            offset, scale = numbers
+        return replace(
+            self,
+            n_outputs=n_outputs,
+            one_dimensional=False,
+            classes=np.arange(n_outputs) if self.kind == "multilabel" else None,
+            output_names=names,
+            offset=offset,
+            scale=scale,
+        ), old
+
+    def _widen_classes(
+        self, labels: np.ndarray, name: str, ranks: Communicator
+    ) -> tuple[TargetEncoding, np.ndarray]:
+        assert self.classes is not None
+        known = self.classes.tolist()
+        present, _ = sort_classes_of_ranks(labels, name, ranks)
+        new = [label for label in present.tolist() if label not in set(known)]
+        is_text = isinstance(known[0], str)
+        if not new or any(isinstance(label, str) != is_text for label in new):
+            return self, np.arange(self.n_outputs)
+        if self.kind == "binary":
+            raise ValueError(
+                f"{name} has the label {new[0]!r}, but the model has one score for the two classes "
+                f"{abbreviate_names(known)} and cannot be widened: train a new model. Models of "
+                'objective="softmax" have a score for each class.'
+            )
+        added = np.array(new, present.dtype)
+        classes, _ = sort_classes(np.concatenate([self.classes, added]), name)
+        index = {label: i for i, label in enumerate(classes.tolist())}
+        positions = np.array([index[label] for label in known])
+        return replace(self, n_outputs=len(classes), classes=classes), positions
 
     def check_names(self, rows: RowData, name: str) -> None:
         """Raise a ValueError unless y and weights have the columns of the training y, in order."""
