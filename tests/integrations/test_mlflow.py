@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor, datasets
+from polyleaf import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, datasets
 from polyleaf.integrations.mlflow import load_model, log_model, save_model
 
 mlflow = pytest.importorskip("mlflow")
@@ -144,3 +144,54 @@ def test_damaged_file_raises(energy, tmp_path):
     file.write_bytes(content)
     with pytest.raises(ValueError):
         mlflow.pyfunc.load_model(str(tmp_path / "m"))
+
+
+def test_signature_follows_from_the_example(energy, letters, tmp_path):
+    model, X = energy
+    save_model(model, tmp_path / "m", input_example=X.head(2))
+    served = mlflow.pyfunc.load_model(str(tmp_path / "m"))
+    assert served.metadata.signature == mlflow.models.infer_signature(X, model.predict(X))
+    mixed = X[X.columns[::-1]].assign(unused=0.0)
+    np.testing.assert_array_equal(served.predict(mixed), model.predict(X))
+    with pytest.raises(mlflow.exceptions.MlflowException, match="wall_area"):
+        served.predict(X.drop(columns="wall_area"))
+    with mlflow.start_run():
+        info = log_model(letters[0], method="predict_proba", input_example=letters[1][:2])
+    assert info.signature.outputs.inputs[0].shape == (-1, 26)
+    save_model(model, tmp_path / "none", input_example=X.head(2), signature=False)
+    assert mlflow.pyfunc.load_model(str(tmp_path / "none")).metadata.signature is None
+    # MLflow refuses categorical dtypes in the rows of a model with a signature.
+    frame = X.assign(kind=pd.Series(["a", "b"] * (len(X) // 2), dtype="category"))
+    other = PolyleafRegressor(n_estimators=2).fit(frame, frame["wall_area"])
+    save_model(other, tmp_path / "c", input_example=frame.head(2))
+    served = mlflow.pyfunc.load_model(str(tmp_path / "c"))
+    np.testing.assert_array_equal(served.predict(frame), other.predict(frame))
+
+
+def test_several_tasks_are_served_as_a_table(tmp_path, no_pickles):
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)), columns=["a", "b"])
+    Y = pd.DataFrame({"kind": np.where(X["a"] > 0, "p", "q"), "size": X["b"]})
+    model = PolyleafMultiTask(n_estimators=3).fit(X, Y)
+    save_model(model, tmp_path / "m", input_example=X.head(2))
+    served = mlflow.pyfunc.load_model(str(tmp_path / "m"))
+    found, expected = served.predict(X), model.predict(X)
+    assert list(found.columns) == served.metadata.signature.outputs.input_names()
+    for name in Y:
+        np.testing.assert_array_equal(found[name], expected[name])
+    assert load_model(str(tmp_path / "m")).predict(X).keys() == expected.keys()
+    save_model(model, tmp_path / "p", method="predict_proba")
+    assert mlflow.pyfunc.load_model(str(tmp_path / "p")).predict(X).shape == (60, 2)
+
+
+def test_dask_estimators_are_saved_as_local_ones(tmp_path):
+    dask_array = pytest.importorskip("dask.array")
+    distributed = pytest.importorskip("distributed")
+    from polyleaf.dask import DaskPolyleafRegressor
+
+    X = np.random.default_rng(0).normal(size=(80, 3))
+    with distributed.Client(processes=False, n_workers=1, dashboard_address=None):
+        rows = dask_array.from_array(X, chunks=(40, 3))
+        model = DaskPolyleafRegressor(n_estimators=2).fit(rows, rows[:, 0])
+        save_model(model, tmp_path / "m", input_example=X[:2])
+    served = mlflow.pyfunc.load_model(str(tmp_path / "m"))
+    np.testing.assert_array_equal(served.predict(X), model.to_local().predict(X))

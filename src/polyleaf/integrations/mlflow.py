@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 import tempfile
@@ -13,7 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from polyleaf.estimators import PolyleafClassifier, PolyleafRanker, PolyleafRegressor
+from polyleaf.estimators import (
+    PolyleafClassifier,
+    PolyleafMultiTask,
+    PolyleafRanker,
+    PolyleafRegressor,
+)
 from polyleaf.estimators import load_model as load_estimator
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.integrations.loggers import MlflowLogger
@@ -35,7 +41,7 @@ def __dir__() -> list[str]:
 
 FLAVOR = "polyleaf"
 _FILE = "model.polyleaf"
-_LOGGED = (PolyleafRegressor, PolyleafClassifier, PolyleafRanker)
+_LOGGED = (PolyleafRegressor, PolyleafClassifier, PolyleafMultiTask, PolyleafRanker)
 _METHODS = ("predict", "predict_proba", "predict_raw", "predict_interval")
 
 
@@ -52,18 +58,21 @@ def save_model(
 
     Parameters
     ----------
-    model : fitted PolyleafRegressor, PolyleafClassifier or PolyleafRanker
+    model : fitted PolyleafRegressor, PolyleafClassifier, PolyleafMultiTask or PolyleafRanker
+        Or a Dask estimator, of which the local one is saved.
     path : str or path
         A folder that does not exist yet, or is empty.
     method : {"predict", "predict_proba", "predict_raw", "predict_interval"}
-        The method that `mlflow.pyfunc` calls.
+        The method that `mlflow.pyfunc` calls. Several tasks are served as one table.
     mlflow_model : mlflow.models.Model, optional
         The model to which the flavour is added.
     pip_requirements : list of str or path, optional
         Default: this version of Polyleaf, whose dependencies follow.
     **options
         Options of `mlflow.pyfunc.save_model`: `signature`, `input_example`,
-        `extra_pip_requirements`, `conda_env`, `code_paths`, `metadata`.
+        `extra_pip_requirements`, `conda_env`, `code_paths`, `metadata`. With a signature, MLflow
+        sorts and checks columns. Default: that of an `input_example`, a frame without categorical
+        dtypes (MLflow refuses them) or an array, and of its predictions; False: none.
 
     Raises
     ------
@@ -81,7 +90,11 @@ def save_model(
     `save_model` of the estimator.
     """
     pyfunc = _pyfunc()
+    model = _get_local(model)
     _check(model, method)
+    signature = options.pop("signature", None)
+    if signature is None:
+        signature = _infer_signature(model, method, options.get("input_example"))
     if mlflow_model is None:
         from mlflow.models import Model
 
@@ -104,8 +117,23 @@ def save_model(
             mlflow_model=mlflow_model,
             model_config={"method": method},
             pip_requirements=pip_requirements,
+            signature=signature,
             **options,
         )
+
+
+def _infer_signature(model: PolyleafEstimator, method: str, example: Any) -> Any:
+    """Return the signature of rows and their predictions; None if the example is no table, or has
+    a categorical dtype, which MLflow refuses in served rows."""
+    rows, params = example if isinstance(example, tuple) else (example, None)
+    if len(getattr(rows, "shape", ())) != 2:
+        return None
+    from mlflow.models import infer_signature
+
+    if "category" in map(str, getattr(rows, "dtypes", ())):  # of pandas
+        return None
+    predicted = _PyfuncModel(model, method).predict(rows, params)
+    return infer_signature(rows, predicted, params)
 
 
 def log_model(model: ModelLike, name: str = "model", **options: Any) -> Any:
@@ -113,7 +141,8 @@ def log_model(model: ModelLike, name: str = "model", **options: Any) -> Any:
 
     Parameters
     ----------
-    model : fitted PolyleafRegressor, PolyleafClassifier or PolyleafRanker
+    model : fitted estimator
+        See :func:`save_model`.
     name : str
         The name of the model.
     **options
@@ -130,6 +159,7 @@ def log_model(model: ModelLike, name: str = "model", **options: Any) -> Any:
 
     import polyleaf.integrations.mlflow
 
+    model = _get_local(model)
     _check(model, options.get("method", "predict"))
     return Model.log(
         artifact_path=None, name=name, flavor=polyleaf.integrations.mlflow, model=model, **options
@@ -138,7 +168,7 @@ def log_model(model: ModelLike, name: str = "model", **options: Any) -> Any:
 
 def load_model(
     model_uri: str, dst_path: str | None = None
-) -> PolyleafRegressor | PolyleafClassifier | PolyleafRanker:
+) -> PolyleafRegressor | PolyleafClassifier | PolyleafMultiTask | PolyleafRanker:
     """Load the estimator of an MLflow model that was saved or logged by this module.
 
     Parameters
@@ -240,7 +270,10 @@ class _PyfuncModel:
     """The model that `mlflow.pyfunc` calls."""
 
     def __init__(self, estimator: PolyleafEstimator, method: str) -> None:
-        self._estimator, self._method = estimator, getattr(estimator, method)
+        self._estimator = served = estimator
+        if isinstance(served, PolyleafMultiTask):
+            served = copy.copy(served).set_output(predict="pandas")
+        self._method = getattr(served, method)
 
     def get_raw_model(self) -> PolyleafEstimator:
         """Return the estimator."""
@@ -256,11 +289,16 @@ def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> _P
     return _PyfuncModel(load_estimator(path), (model_config or {}).get("method", "predict"))
 
 
+def _get_local(model: Any) -> Any:
+    """Return the local estimator of a fitted Dask estimator; others as they are."""
+    return model.to_local() if hasattr(model, "to_local") else model
+
+
 def _check(model: object, method: str) -> None:
     if not isinstance(model, _LOGGED):
         raise TypeError(
-            "model must be a fitted PolyleafRegressor, PolyleafClassifier or PolyleafRanker; got "
-            f"{type(model).__name__}."
+            "model must be a fitted PolyleafRegressor, PolyleafClassifier, PolyleafMultiTask or "
+            f"PolyleafRanker, or one of Dask; got {type(model).__name__}."
         )
     check_is_fitted(model)
     methods = [name for name in _METHODS if hasattr(model, name)]
