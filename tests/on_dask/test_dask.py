@@ -296,6 +296,27 @@ def test_refit(client):
     assert_same_model(model, local)
 
 
+@pytest.mark.filterwarnings("ignore:.* it is widened by outputs")
+def test_new_classes_and_targets(client):
+    X, Y = make_data()
+    classes = np.digitize(X[:, 0], [-1, 1])
+    wider = np.where(np.arange(N) > 200, 9, classes)  # in the last partition only
+    cases = [
+        (DaskPolyleafClassifier, PolyleafClassifier, classes, wider, {}),
+        (DaskPolyleafRegressor, PolyleafRegressor, Y[:, :1], Y, {"normalize_targets": False}),
+    ]
+    for on_dask, cls, y, y_wider, parameters in cases:
+        old = cls(**SMALL, **parameters).fit(X, y)
+        lazy = chunked(X, y_wider)
+        model = on_dask(client=client, **SMALL, **parameters).fit(*lazy, init_model=old)
+        assert_same_model(model, cls(**SMALL, **parameters).fit(X, y_wider, init_model=old))
+        before = on_dask(client=client, **SMALL, **parameters).fit(*chunked(X, y))
+        assert_same_model(before.refit(*lazy), old.refit(X, y_wider))
+    scaled = PolyleafRegressor(**SMALL, normalize_targets=True).fit(X, Y[:, 0])
+    with pytest.raises(ValueError, match="cannot be widened on Dask"):
+        DaskPolyleafRegressor(client=client, **SMALL).fit(*chunked(X, Y), init_model=scaled)
+
+
 @pytest.mark.parametrize("linear_fit", ["half_additive", "full", "post"])
 def test_linear_leaves(client, linear_fit):
     """Raw features are kept by workers, evaluation sets and initial models."""

@@ -114,7 +114,7 @@ def test_statistics_of_old_trees_stay():
     assert not gains[2].any()
 
 
-def test_names_of_columns_tell_the_new_ones():
+def test_columns_of_frames_are_matched_by_name():
     frame = pd.DataFrame(VALUES, columns=["x", "new", "y"])
     old = make_regressor({}).fit(X, frame[["x", "y"]])
     model = continue_training(old, X, frame)

@@ -322,7 +322,7 @@ class BinMapper:
         )
         return mapper
 
-    def with_further_features(self, other: BinMapper) -> BinMapper:
+    def add_features(self, other: BinMapper) -> BinMapper:
         """Return a mapper with these features, and those that `other` has after them.
 
         There are no derived columns.

@@ -39,7 +39,7 @@ class KnownTrees(NamedTuple):
     """The model whose trees are refitted, and the share of its old values in the new ones."""
 
     model: Model
-    decay_rate: float
+    decay_rate: float | np.ndarray  # (n_scores,) where outputs differ
 
 
 def check_decay_rate(decay_rate: object) -> None:

@@ -199,6 +199,6 @@ def widen_columns(
     )
     wide = model.copy()
     further = BinMapper(max_bins).fit(table, sample_weight, n_threads)
-    wide.mapper = mapper.with_further_features(further)
+    wide.mapper = mapper.add_features(further)
     wide.feature_names = wide.mapper.column_names_
     return wide

@@ -140,12 +140,17 @@ class TargetEncoding:
             old = places
         offset, scale = self.offset, self.scale
         if offset is not None and scale is not None:
+            if ranks.size > 1:
+                raise ValueError(
+                    f"{name} has new columns, and a model of scaled targets cannot be widened on "
+                    "Dask: continue or refit its to_local()."
+                )
             is_new = np.ones(n_outputs, bool)
             is_new[old] = False
             values = read_regression_values(rows.target, name, self.missing)[:, is_new]
             numbers = np.empty((2, n_outputs))
             numbers[:, old] = offset, scale
-            numbers[:, is_new] = compute_target_scale(RowData(values), True, ranks)
+            numbers[:, is_new] = compute_target_scale(RowData(values), True)
             offset, scale = numbers
         return replace(
             self,
