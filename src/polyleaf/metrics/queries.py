@@ -118,6 +118,7 @@ class _Goal:
     rows: NDArray[np.intp]  # (n,)
     queries: Queries  # of these rows
     relevant: Floats  # (n,), gain, or 1 and 0, by which ranks are evaluated
+    rank: NDArray[np.int64]  # (n,), by `relevant`: the order of rows of equal score in sums
     # (n_queries,), what the sum over ranks is divided by; 0 for queries without relevant rows
     best: Floats
 
@@ -159,7 +160,7 @@ class BoundQueryMetric:
                 best = np.where(best > 0, shown, 0.0)
             if metric.kind in ("mrr", "err"):
                 best = np.minimum(best, 1.0)
-        return _Goal(rows, queries, relevant, best)
+        return _Goal(rows, queries, relevant, queries.rank(relevant), best)
 
     def __call__(self, scores: np.ndarray) -> float:
         return self.value_and_per_output(scores)[0]
@@ -185,7 +186,7 @@ class BoundQueryMetric:
         return float(np.average(values, weights=weight)) if weight.any() else np.nan
 
     def _evaluate_queries(self, goal: _Goal, scores: Floats) -> Floats:
-        ranking = _Ranking.make(goal.queries, scores[goal.rows], goal.relevant)
+        ranking = _Ranking.make(goal, scores[goal.rows])
         kind, k = self.metric.kind, self.metric.k
         if kind == "err":
             sums = ranking.expect_reciprocal_ranks(k, 1.0 + self._largest_gain)
@@ -216,9 +217,9 @@ class _Ranking:
     run_size: NDArray[np.intp]
 
     @classmethod
-    def make(cls, queries: Queries, scores: Floats, relevant: Floats) -> _Ranking:
-        order = np.lexsort((-relevant, -scores, queries.number))
-        number, scores, relevant = queries.number[order], scores[order], relevant[order]
+    def make(cls, goal: _Goal, scores: Floats) -> _Ranking:
+        queries, order = goal.queries, goal.queries.sort(scores, goal.rank)
+        number, scores, relevant = queries.number[order], scores[order], goal.relevant[order]
         rank = np.arange(len(order)) - queries.begin[:-1][number]
         is_new = np.ones(len(order), bool)
         is_new[1:] = (number[1:] != number[:-1]) | (scores[1:] != scores[:-1])

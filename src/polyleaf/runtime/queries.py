@@ -78,9 +78,17 @@ class Queries:
         largest = np.maximum.reduceat(np.where(rated, ordered, -np.inf), starts, axis=0)
         return least < largest
 
+    def sort(self, values: np.ndarray, ties: np.ndarray | int = 0) -> NDArray[np.intp]:
+        """Return the rows by query, descending value (n_rows,), and `ties` (n_rows,) from 0."""
+        # NumPy vectorises sorts of one key: two of them take a fifth of the time of a lexsort.
+        order = np.argsort(-values)
+        ordered, level = values[order], np.zeros(len(order), np.int64)
+        level[order[1:]] = np.cumsum(ordered[1:] != ordered[:-1])
+        return np.argsort((self.number * np.int64(len(order)) + level) * (np.max(ties) + 1) + ties)
+
     def rank(self, values: np.ndarray) -> NDArray[np.int64]:
         """Return the rank, from 0, of each value (n_rows,) in its query, the greatest first."""
-        order = np.lexsort((-values, self.number))
+        order = self.sort(values)
         ranks = np.empty(len(order), np.int64)
         ranks[order] = np.arange(len(order)) - self.begin[:-1][self.number[order]]
         return ranks
