@@ -282,6 +282,68 @@ def test_trees_are_independent_of_the_unit_of_a_target():
     np.testing.assert_array_equal(a.predict_proba(X)["segment"], b.predict_proba(X)["segment"])
 
 
+@pytest.mark.parametrize(
+    ("y", "weight"),
+    [
+        (SEGMENT, "balanced"),
+        (SEGMENT, {"gold": 3, "tin": 0.5}),
+        (CHURN, {"yes": 4}),
+        (LABELS, "balanced"),
+        (LABELS, [{0: 1, 1: 3}, {}, {1: 2}]),
+    ],
+)
+def test_class_weights_of_one_task_equal_those_of_a_classifier(y, weight):
+    small = {"n_estimators": 4, "n_jobs": 1, "random_state": 0}
+    sample_weight = RNG.random(N)
+    key = "y" if y.ndim == 1 else tuple("abc")
+    table = pd.DataFrame({"y": y}) if y.ndim == 1 else pd.DataFrame(y, columns=list("abc"))
+    name = "y" if y.ndim == 1 else "a+b+c"
+    objective = {key: "softmax" if y is SEGMENT else "logistic"}
+    for parameters in ({}, {"validation_fraction": 0.3}):
+        tasks = PolyleafMultiTask(objective, class_weight={name: weight}, **small, **parameters)
+        alone = PolyleafClassifier(class_weight=weight, **small, **parameters)
+        tasks.fit(X, table, sample_weight=sample_weight)
+        alone.fit(X, y, sample_weight=sample_weight)
+        assert (tasks.model_.predict_raw(X) == alone.model_.predict_raw(X)).all()
+        if parameters:
+            (found, *_), (expected, *_) = (
+                list(m.evals_result_["validation"].values()) for m in (tasks, alone)
+            )
+            assert found == expected
+    again = tasks.refit(X, table, sample_weight=sample_weight).model_.predict_raw(X)
+    assert (again == alone.refit(X, y, sample_weight=sample_weight).model_.predict_raw(X)).all()
+    assert tasks.task_estimator(name).class_weight == weight
+
+
+def test_class_weights_of_several_tasks():
+    names = ["segment", "churn", "price"]
+    small = {"n_estimators": 4, "n_jobs": 1, "random_state": 0}
+    everything = PolyleafMultiTask(class_weight="balanced", **small).fit(X, Y[names])
+    listed = {"segment": "balanced", "churn": "balanced"}
+    single = PolyleafMultiTask(class_weight=listed, **small).fit(X, Y[names])
+    assert (everything.predict_raw(X) == single.predict_raw(X)).all()
+    plain = PolyleafMultiTask(**small).fit(X, Y[names])
+    assert not (everything.predict_raw(X) == plain.predict_raw(X)).all(axis=0)[:5].any()
+    assert load_model(single.save_model()).class_weight == listed
+    for bad, words in (
+        ({"price": "balanced"}, "task 'price', which learns numbers"),
+        ({"other": "balanced"}, "names the task 'other'"),
+        ({"churn": {"maybe": 1}}, "label 'maybe'"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            PolyleafMultiTask(class_weight=bad, **small).fit(X, Y[names])
+
+
+def test_predictor_of_probabilities():
+    model = PolyleafMultiTask(n_estimators=3).fit(X, Y[["segment", "churn", "price"]])
+    found, expected = model.predictor("predict_proba")(X), model.predict_proba(X)
+    assert found.keys() == expected.keys() == {"segment", "churn"}
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values)
+    with pytest.raises(ValueError, match="decision_function"):
+        model.predictor("decision_function")
+
+
 def test_task_weight_directs_splits():
     small, large = fit_model(task_weight={"segment": 1e-6}), fit_model(task_weight={"segment": 1e6})
     held = X[TRAIN:], Y[TRAIN:]

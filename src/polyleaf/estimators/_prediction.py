@@ -353,7 +353,8 @@ class PredictionMixin:
         Parameters
         ----------
         method : {"predict", "predict_proba", "decision_function"}
-            Method whose results it returns; the last two for classifiers only.
+            Method whose results it returns; "predict_proba" for classes and several tasks only,
+            "decision_function" for classes only.
         n_threads : int
             Number of threads for several rows.
         device : {"cpu", "cuda"}, optional

@@ -46,10 +46,12 @@ from polyleaf.user_data.multitask import (
     check_task_weights,
     decode_target_encoding,
     encode_labelled_rows,
+    get_class_weight,
     get_task_name,
     get_task_weight,
     join_task_targets,
     name_outputs,
+    weigh_task_classes,
 )
 from polyleaf.user_data.offsets import OffsetReader
 from polyleaf.user_data.read_target import check_same_rows, to_numpy
@@ -65,7 +67,7 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
 # Parameters with task names or scores of all tasks, which the estimator of one task does not have.
-_ALL_TASKS_PARAMETERS = ("objective", "eval_metric", "base_score")
+_ALL_TASKS_PARAMETERS = ("objective", "eval_metric", "base_score", "class_weight")
 
 
 @add_parameter_docs
@@ -130,7 +132,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
                     f"objective has the tasks {sorted(names)}, but the model to continue has "
                     f"{sorted(encoding.names)}."
                 )
-            return encoding.encode(rows)
+            return weigh_task_classes(encoding.encode(rows), self.class_weight)
         assert isinstance(resolved, Mapping)
         if self.objective is not None and not self.objective:
             raise ValueError("objective names no task: give a loss for at least one column of Y.")
@@ -142,7 +144,8 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             )
             for key in keys
         ]
-        return join_task_targets(keys, targets, self.missing_targets)
+        target = join_task_targets(keys, targets, self.missing_targets)
+        return weigh_task_classes(target, self.class_weight)
 
     def _encode_task(self, key: TaskKey, spec: ObjectiveSpec | None, rows: RowData) -> Target:
         """Encode the target of one task as its own estimator would."""
@@ -329,15 +332,20 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             Columns of classes in sorted order. Tasks without probabilities are left out. Or one
             table if `set_output` chose one.
         """
-        raw = self._raw(X, iteration_range, offset)
-        probabilities = {
+        probabilities = self._probabilities(self._raw(X, iteration_range, offset))
+        return self._wrap_tasks(probabilities, X, _get_probability_columns)
+
+    def _probabilities(self, raw: np.ndarray) -> dict[str, np.ndarray]:
+        return {
             place.task.name: compute_probabilities(
                 raw[:, place.scores], task_encoding, place.task.objective
             )
             for place, task_encoding in self._iter_tasks()
             if task_encoding.kind != "regression" and place.task.objective.probabilities
         }
-        return self._wrap_tasks(probabilities, X, _get_probability_columns)
+
+    def _output_methods(self) -> dict[str, Callable[[np.ndarray], Any]]:
+        return super()._output_methods() | {"predict_proba": self._probabilities}
 
     def predict_dist(
         self,
@@ -411,7 +419,10 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         }
         check_task_names([name], tasks, "task_estimator")
         estimator = _make_task_estimator(self.model_, *tasks[name], self.evals_result_)
-        return estimator.set_params(n_jobs=self.n_jobs, verbose=self.verbose)
+        estimator.set_params(n_jobs=self.n_jobs, verbose=self.verbose)
+        if isinstance(estimator, PolyleafClassifier):
+            estimator.set_params(class_weight=get_class_weight(self.class_weight, name))
+        return estimator
 
     def d2_scores(
         self,

@@ -612,6 +612,10 @@ class MultiTaskParameters(SharedParameters):
     """Weight of each task in split gains, by name; 1 for tasks that are left out. Leaf values of a
     task do not depend on its weight."""
 
+    class_weight: Mapping[Any, object] | Literal["balanced"] | None = parameter(default=None)
+    """Class weights of tasks with classes or labels, `{task: class_weight}` as for
+    :class:`polyleaf.PolyleafClassifier`; "balanced": of all such tasks."""
+
     calibrate_quantiles: bool = parameter(default=RegressorParameters.calibrate_quantiles)
     """Whether quantiles are calibrated, as in regression, for tasks that learn quantiles."""
 

@@ -32,6 +32,7 @@ from polyleaf.training.training_run import MakeFoldData, TrainingData, TrainingR
 from polyleaf.training.widening import widen_columns
 from polyleaf.user_data.feature_table import FeatureSpec, FeatureTable
 from polyleaf.user_data.features import read_features, resolve_categorical_mask
+from polyleaf.user_data.multitask import TaskTarget
 from polyleaf.user_data.queries import get_query_ids
 from polyleaf.user_data.read_target import check_same_rows
 from polyleaf.user_data.target import Target, encode_evaluation_target
@@ -485,6 +486,8 @@ def _weigh_held_out(run: TrainingRun, rows: RowData, target: Target) -> RowData:
         rows = rows.replace(target=target.values, weight=target.weight)
     elif target.encoding.kind == "regression":
         rows = rows.replace(weight=target.weight)
+    elif isinstance(target, TaskTarget):
+        rows = rows.replace(tasks=target.to_target_rows().tasks)
     return run.objective.weigh_held_out(rows)
 
 

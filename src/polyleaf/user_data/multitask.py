@@ -14,7 +14,7 @@ from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.runtime.row_data import RowData, TaskRows
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.user_data.read_target import to_numpy
-from polyleaf.user_data.target import Target, TargetEncoding
+from polyleaf.user_data.target import Target, TargetEncoding, weigh_classes
 from polyleaf.user_data.target_scaling import compute_mean_and_deviation
 from polyleaf.user_data.validation import (
     abbreviate_names,
@@ -117,6 +117,27 @@ def name_outputs(target: Target, key: TaskKey) -> Target:
     if not isinstance(key, tuple) or target.encoding.n_outputs != len(key):
         return target
     return replace(target, encoding=replace(target.encoding, output_names=tuple(map(str, key))))
+
+
+def get_class_weight(class_weight: Any, name: str) -> object:
+    """Return the class weights of one task; None: none."""
+    if not isinstance(class_weight, Mapping):
+        return class_weight
+    return {get_task_name(key): weight for key, weight in class_weight.items()}.get(name)
+
+
+def weigh_task_classes(target: TaskTarget, class_weight: Any) -> TaskTarget:
+    """Multiply the weights of rows by those of their classes, in each task that has classes."""
+    names, parts = target.encoding.names, target.split_tasks()
+    if isinstance(class_weight, Mapping):
+        check_task_names(map(get_task_name, class_weight), names, "class_weight")
+    for i, name in enumerate(names):
+        weight = get_class_weight(class_weight, name)
+        if parts[i].encoding.kind != "regression" and weight is not None:
+            parts[i] = weigh_classes(parts[i], weight)
+        elif isinstance(class_weight, Mapping) and weight is not None:
+            raise ValueError(f"class_weight has the task {name!r}, which learns numbers.")
+    return target.replace_rows(tasks=tuple(part.rows for part in parts))
 
 
 Missing = Literal["error", "ignore"]

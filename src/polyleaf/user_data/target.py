@@ -432,6 +432,22 @@ def weigh_targets(target: Target, target_weight: object) -> Target:
     return target.replace_rows(weight=np.ascontiguousarray(multiply_weights(weight, factors[None])))
 
 
+def weigh_classes(target: Target, class_weight: object) -> Target:
+    """Multiply the weights of rows by factors of their classes; those of labels, of 0 and 1."""
+    encoding, rows = target.encoding, target.rows
+    if encoding.kind == "multilabel":
+        negative, positive = compute_label_factors(class_weight, rows, encoding.output_names)
+        each = np.where(rows.target == 1, positive, negative)
+    else:
+        ids, classes = target.get_row_classes(), encoding.classes
+        assert ids is not None and classes is not None
+        ids = ids.astype(np.int32)
+        factors = compute_class_factors(class_weight, classes, rows.replace(target=ids))
+        assert factors is not None
+        each = factors[ids]
+    return target.replace_rows(weight=multiply_weights(rows.weight, each.astype(np.float32)))
+
+
 def _make_target(
     rows: RowData, encoding: TargetEncoding, ranks: Communicator = SINGLE_PROCESS
 ) -> Target:
