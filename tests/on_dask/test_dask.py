@@ -19,6 +19,7 @@ from distributed import Client, LocalCluster  # noqa: E402
 from polyleaf import PolyleafClassifier, PolyleafRanker, PolyleafRegressor  # noqa: E402
 from polyleaf.dask import DaskPolyleafClassifier, DaskPolyleafRegressor  # noqa: E402
 from polyleaf.dask import DaskPolyleafRanker as DaskRanker  # noqa: E402
+from polyleaf.estimators import distributed_fit  # noqa: E402
 
 pytestmark = pytest.mark.full
 
@@ -468,6 +469,43 @@ def test_thresholds_equal_those_of_one_machine(client, labels, threshold):
     assert (local.predict(X) != PolyleafClassifier(**SMALL).fit(X, y).predict(X)).any()
 
 
+@pytest.mark.parametrize("is_evaluated", [False, True])
+@pytest.mark.parametrize("labels", [False, True])
+def test_chosen_thresholds_equal_those_of_one_machine(client, labels, is_evaluated):
+    X, Y = make_data()
+    y = (Y > 1).astype(int) if labels else np.where(Y[:, 0] > 1, "low", "high").astype(object)
+    weight = np.arange(N) % 5 / 2
+    parameters = SMALL | {"threshold": "f1", "class_weight": "balanced"}
+    parts = [split_delayed(values, (0, 100, 101, N)) for values in (X, y, weight)]
+    sets = [(X, y)] if is_evaluated else None
+    local = PolyleafClassifier(**parameters).fit(X, y, weight, eval_set=sets)
+    model = DaskPolyleafClassifier(client=client, **parameters).fit(*parts, eval_set=sets)
+    np.testing.assert_array_equal(model.thresholds_, local.thresholds_)
+    assert_same_model(model, local)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"objective": "quantile", "quantile_alpha": [0.1, 0.9]},
+        {"output_groups": "auto"},
+        {"output_groups": "auto", "n_estimators": None},
+    ],
+)
+def test_comparisons_on_one_worker(client, parameters, monkeypatch):
+    """Calibrated quantiles and groups of outputs equal those of one machine."""
+    X, Y = make_data()
+    Y = np.column_stack([Y, X[:, :2] ** 2])
+    Y[np.isnan(Y)] = 0
+    local = PolyleafRegressor(**SMALL | parameters).fit(X, Y)
+    lazy = chunked(X, Y)
+    model = DaskPolyleafRegressor(client=client, **SMALL | parameters).fit(*lazy)
+    assert_same_model(model, local)
+    monkeypatch.setattr(distributed_fit, "MAX_ROWS", N - 1)
+    with pytest.raises(ValueError, match="takes at most a million rows"):
+        model.fit(*lazy)
+
+
 def test_concurrent_fits_and_a_fit_within_a_task(client):
     X, Y = make_data()
 
@@ -498,7 +536,6 @@ def test_mismatched_partitions(client, X, y, message):
     ("parameters", "message"),
     [
         ({"validation_fraction": 0.2}, "eval_set"),
-        ({"objective": "quantile", "quantile_alpha": 0.9}, "calibrate_quantiles"),
         ({"sketch": "truncated_svd"}, "random_projection"),
     ],
 )

@@ -9,9 +9,11 @@ from polyleaf.estimators._fitting import store_result
 from polyleaf.estimators.distributed_fit import (
     RowBlocks,
     Shard,
+    calibrate_on_one_rank,
     fit_rank,
     plan_shared_fit,
     read_shard,
+    search_on_one_rank,
 )
 from polyleaf.runtime.collective import (
     RecordingCommunicator,
@@ -20,6 +22,7 @@ from polyleaf.runtime.collective import (
 )
 from polyleaf.runtime.context import Context
 from polyleaf.training.evaluation import EvalSet
+from polyleaf.training.training_run import TrainingData
 from polyleaf.user_data.features import read_features
 from polyleaf.user_data.target import encode_evaluation_target
 
@@ -32,7 +35,7 @@ def cuts(n_rows, size, seed):
     return [np.flatnonzero(rank == r) for r in range(size)]
 
 
-def plan_on_threads(estimator, row_data, init_model, size, seed):
+def plan_on_threads(estimator, row_data, init_model, size, seed, has_evaluation=False):
     """Return the plan of ranks with some rows each, and the shard of all rows.
 
     Each rank has several partitions, which do not follow each other, and encodes them one by one.
@@ -52,11 +55,12 @@ def plan_on_threads(estimator, row_data, init_model, size, seed):
         rows = row_data.take(np.concatenate([partitions[i] for i in mine]))
         recorder = RecordingCommunicator(communicator)
         run, _ = read_shard(estimator, rows, init_model, (), recorder, RowBlocks(sizes, mine))
-        return plan_shared_fit(estimator, run, (), Context(1, communicator)), recorder.results
+        workers = Context(1, communicator)
+        return plan_shared_fit(estimator, run, (), workers, has_evaluation), recorder.results
 
     if size == 1:
         run, shard = read_shard(estimator, row_data, init_model)
-        return plan_shared_fit(estimator, run, (), Context(1)), shard
+        return plan_shared_fit(estimator, run, (), Context(1), has_evaluation), shard
     shared, results = ThreadCommunicator.run(size, plan, timeout=120)[0]
     shards = []
     for i, rows in enumerate(partitions):
@@ -82,7 +86,7 @@ def fit_on_threads(
 ):
     """Return the fitted estimators of all ranks; the rows of a query, if any, are on one rank."""
     row_data = RowData(y, sample_weight, offset, query=qid)
-    shared, shard = plan_on_threads(estimator, row_data, init_model, size, seed)
+    shared, shard = plan_on_threads(estimator, row_data, init_model, size, seed, bool(eval_set))
     start, target = shared.run.init_model, shard.target
     mapper = None if start is None else start.mapper
     dataset = X
@@ -103,6 +107,8 @@ def fit_on_threads(
         query = target.rows.query
         rank = np.random.default_rng(seed).integers(0, size, query.max() + 1)[query]
         rows = [np.flatnonzero(rank == r) for r in range(size)]
+    if shared.auto_rounds_metric is None and shared.searches:
+        shared = search_on_one_rank(estimator, shared, shard, dataset, 1)
     rows = cuts(dataset.n_rows, size, seed) if rows is None else rows
     sets = []
     for name, (X_val, y_val, *start) in (eval_set or {}).items():
@@ -128,6 +134,9 @@ def fit_on_threads(
         run = fit_rank(
             estimator, shared, *data, workers, eval_sets=watched, resume_from=resume_from
         )
+        if shared.calibrates(estimator):
+            run.data = TrainingData("training", None, row_data)
+            run.model = calibrate_on_one_rank(estimator, shared, shard, dataset, 1, run)
         fitted = copy.copy(estimator)
         store_result(fitted, run.model, run.target.encoding, run.evals_log, run.outputs_log)
         return fitted

@@ -23,7 +23,7 @@ from polyleaf.training.sampling import GlobalRowIds, sample_rows
 SIZES = (1, 2, 3, 5)  # with three or more ranks, one has no rows
 
 # Message for each unsupported configuration.
-UNSUPPORTED = {"quantiles": "calibrate_quantiles", "validation": "validation_fraction"}
+UNSUPPORTED = {"validation": "validation_fraction"}
 SHARED = sorted(CONFIGURATIONS.keys() - UNSUPPORTED.keys())
 FAST = [
     "defaults",

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -33,6 +34,7 @@ from polyleaf import (
     load_model,
     memory_estimate,
 )
+from polyleaf.estimators import distributed_fit
 from polyleaf.export import register_skl2onnx, to_c, to_onnx, to_treelite, to_xgboost
 from polyleaf.inspection import export_shap_trees, make_report
 from polyleaf.model import prediction
@@ -251,6 +253,11 @@ def train_on_ranks(recipe: Recipe) -> None:
     fit_on_threads(recipe.make(), *recipe.data(), 2, **get_queries(recipe))
 
 
+def train_on_many_rows(recipe: Recipe) -> None:
+    with mock.patch.object(distributed_fit, "MAX_ROWS", 1):
+        train_on_ranks(recipe)
+
+
 def fit_model(recipe: Recipe) -> Any:
     """Return a fitted estimator."""
     X, y = recipe.data()
@@ -343,6 +350,7 @@ def report(recipe: Recipe) -> None:
 
 ACTIONS: dict[str, Callable[[Recipe], object]] = {
     "dask": train_on_ranks,
+    "many_dask_rows": train_on_many_rows,
     "search": search,
     "memory_estimate": estimate_memory,
     "refit": refit,
@@ -370,6 +378,8 @@ UNTRIED = {
     # Partitions of Dask collections are tried in tests/on_dask and tests/training.
     ("high_cardinality", "dask"),
     ("sparse_X", "dask"),
+    ("high_cardinality", "many_dask_rows"),
+    ("sparse_X", "many_dask_rows"),
     # Batches are tried in tests/binned_data.
     ("high_cardinality", "bins_on_disk"),
     # Text is no number.

@@ -31,12 +31,13 @@ from polyleaf.dask.worker import (
     InterruptedFit,
     PlannedFit,
     bin_partition,
+    calibrate,
     encode_partition,
-    find_n_estimators,
     gather_queries,
     list_destinations,
     make_eval_set,
     plan_on_rank,
+    search,
     summarise,
     train_on_rank,
 )
@@ -302,6 +303,7 @@ class PreparedPartitions(NamedTuple):
     codes: list[Future]
     shards: list[Future]
     eval_sets: list[Future]
+    row_data: dict[str, list[Future]]  # what the user passed, for a fit that is cross-fitted
 
 
 def _prepare(
@@ -326,7 +328,7 @@ def _prepare(
     sizes, starts = data.sizes, list(itertools.accumulate(data.sizes, initial=0))[:-1]
     new_mapper = BinMapper(estimator.max_bins, random_state=0)
     fit = estimator, data, new_mapper
-    planned = submit(_identity, _plan(retries, *fit, init_model, callbacks))
+    planned = submit(_identity, _plan(retries, *fit, init_model, callbacks, bool(eval_sets)))
     shared: SharedFit = fetch(submit(attrgetter("shared"), planned))
     model, decay_rate = shared.run.init_model, shared.run.decay_rate
     start = model if model is None or decay_rate is None else KnownTrees(model, decay_rate)
@@ -363,8 +365,8 @@ def _prepare(
         codes, shards = ([submit(itemgetter(k), each) for each in gathered] for k in (0, 1))
     else:
         shards = [submit(attrgetter("shard"), partition) for partition in partitions]
-    if shared.auto_rounds_metric is not None:
-        shared = fetch(submit(find_n_estimators, estimator, shared, mapper, codes, shards))
+    if shared.searches:
+        shared = fetch(submit(search, estimator, shared, mapper, codes, shards))
     binned_sets = []
     for name, lazy_set in eval_sets:
         evaluated = lazy_set.submit(client, wait_for_workers)
@@ -374,7 +376,8 @@ def _prepare(
     for future in prepared:
         if future.status == "error":
             future.result()
-    return PreparedPartitions(shared, mapper, codes, shards, binned_sets)
+    row_data = data.rows if shared.is_cross_fitted else {}
+    return PreparedPartitions(shared, mapper, codes, shards, binned_sets, row_data)
 
 
 def _get_rows(
@@ -392,13 +395,14 @@ def _plan(
     mapper: BinMapper,
     init_model: object,
     callbacks: Sequence[Callback],
+    has_evaluation: bool,
 ) -> PlannedFit:
     """Plan the fit on ranks, each of which reads what belongs to the rows of some partitions."""
     needed = [future for futures in data.rows.values() for future in futures]
 
     def make_rank(rank: int, share: Sequence[int], resume_from: Model | None) -> tuple[Any, ...]:
         rows = _get_rows(estimator, data, mapper, share)
-        return (plan_on_rank, *rows, init_model, list(callbacks))
+        return (plan_on_rank, *rows, init_model, list(callbacks), has_evaluation)
 
     return RetryLoop(retries, make_rank, data.rows["target"], needed).run()
 
@@ -409,7 +413,7 @@ def _train(
     prepared: PreparedPartitions,
     callbacks: Sequence[Callback],
 ) -> FitResult:
-    shared, mapper, codes, shards, eval_sets = prepared
+    shared, mapper, codes, shards, eval_sets, row_data = prepared
 
     def make_rank(rank: int, share: Sequence[int], resume_from: Model | None) -> tuple[Any, ...]:
         return (
@@ -426,7 +430,15 @@ def _train(
 
     needed = [*codes, *shards, *eval_sets, mapper]
     loop = RetryLoop(retries, make_rank, codes, needed, can_replay(shared.run.settings))
-    return loop.run()
+    result: FitResult = loop.run()
+    if not shared.calibrates(estimator):
+        return result
+    parts = (codes, shards) if shared.is_cross_fitted else (codes[:1], shards[:1])
+    future = retries.client.submit(
+        calibrate, estimator, shared, mapper, *parts, row_data, eval_sets, result, pure=False
+    )
+    _wait_for(retries.client, [future], retries.wait_for_workers)
+    return result._replace(model=future.result())
 
 
 # --- attempts ------------------------------------------------------------------------------------

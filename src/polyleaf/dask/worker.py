@@ -23,10 +23,11 @@ from polyleaf.estimators.distributed_fit import (
     RowBlocks,
     Shard,
     SharedFit,
-    find_shared_n_estimators,
+    calibrate_on_one_rank,
     fit_rank,
     plan_shared_fit,
     read_shard,
+    search_on_one_rank,
 )
 from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.model import Model
@@ -40,7 +41,7 @@ from polyleaf.runtime.context import Context
 from polyleaf.runtime.queries import count_queries
 from polyleaf.runtime.types import DataLike
 from polyleaf.training.evaluation import EvalSet, name_eval_set
-from polyleaf.training.training_run import TrainingRun
+from polyleaf.training.training_run import TrainingData, TrainingRun
 from polyleaf.user_data.features import read_features
 from polyleaf.user_data.queries import read_queries
 from polyleaf.user_data.target import encode_evaluation_target
@@ -91,6 +92,7 @@ class FitResult(NamedTuple):
     model: Model
     evals_log: EvalsLog
     outputs_log: OutputsLog
+    learning_rates: dict[int, float]
 
 
 class InterruptedFit(NamedTuple):
@@ -107,6 +109,7 @@ def plan_fit(
     mapper: BinMapper,
     init_model: object,
     callbacks: Sequence[Callback],
+    has_evaluation: bool,
     communicator: Communicator,
 ) -> PlannedFit:
     """Plan the fit of all ranks, of which this one has some partitions."""
@@ -118,7 +121,8 @@ def plan_fit(
             _name_partition(error, estimator, rows, blocks, init_model)
         raise
     workers = Context(get_worker().state.nthreads, communicator)
-    return PlannedFit(plan_shared_fit(estimator, run, callbacks, workers), recorder.results)
+    shared = plan_shared_fit(estimator, run, callbacks, workers, has_evaluation)
+    return PlannedFit(shared, recorder.results)
 
 
 _ROW_PLACE = re.compile(r"\b[Rr]ow \d|\[\d")
@@ -227,18 +231,45 @@ def bin_partition(X: DataLike, mapper: BinMapper, keep_features: bool) -> Binned
     return BinnedRows(mapper.transform(table, 1), features)
 
 
-def find_n_estimators(
+def search(
     estimator: PolyleafEstimator,
     shared: SharedFit,
     mapper: BinMapper,
     rows: Sequence[BinnedRows],
     shards: Sequence[Shard],
 ) -> SharedFit:
-    """Choose n_estimators automatically, on the rows of all partitions."""
+    """Find the number of rounds and the groups of outputs, on the rows of all partitions."""
+    return search_on_one_rank(estimator, shared, *_join(mapper, rows, shards))
+
+
+def calibrate(
+    estimator: PolyleafEstimator,
+    shared: SharedFit,
+    mapper: BinMapper,
+    rows: Sequence[BinnedRows],
+    shards: Sequence[Shard],
+    row_data: Mapping[str, Sequence[object]],
+    eval_sets: Sequence[EvalSet],
+    result: FitResult,
+) -> Model:
+    """Return a calibrated model, on the rows of some partitions, or on evaluation sets."""
+    trained = shared.run.replace(
+        model=result.model,
+        learning_rates=result.learning_rates,
+        eval_sets=eval_sets,
+        data=TrainingData("training", None, concatenate_rows(row_data)),
+    )
+    joined = _join(mapper, rows, shards)
+    return calibrate_on_one_rank(estimator, shared, *joined, trained)
+
+
+def _join(
+    mapper: BinMapper, rows: Sequence[BinnedRows], shards: Sequence[Shard]
+) -> tuple[Shard, Dataset, int]:
+    """Return targets and bins of the rows of partitions, and the threads of this worker."""
     n_threads = get_worker().state.nthreads
     dataset = Dataset.from_codes(mapper, *BinnedRows.concatenate(rows), n_jobs=n_threads)
-    shard = Shard.joined(shards)
-    return find_shared_n_estimators(estimator, shared, shard, dataset, n_threads)
+    return Shard.joined(shards), dataset, n_threads
 
 
 def make_eval_set(
@@ -330,11 +361,12 @@ def plan_on_rank(
     mapper: BinMapper,
     init_model: object,
     callbacks: Sequence[Callback],
+    has_evaluation: bool,
     *rank: Any,
 ) -> object:
     """Plan a fit together with the other ranks; `rank`: further arguments of `run_rank`."""
-    work = partial(plan_fit, estimator, rows, blocks, mapper, init_model, callbacks)
-    return run_rank(work, None, *rank)
+    plan = partial(plan_fit, estimator, rows, blocks, mapper, init_model, callbacks)
+    return run_rank(partial(plan, has_evaluation), None, *rank)
 
 
 def train_on_rank(
@@ -350,22 +382,21 @@ def train_on_rank(
 ) -> object:
     """Train on some partitions, together with the other ranks; `rank`: as for `plan_on_rank`."""
     progress = ProgressCallback()
-    n_threads = get_worker().state.nthreads
 
     def work(communicator: DaskCommunicator) -> FitResult:
         if communicator.rank == 0:
             progress.put = communicator.put
-        dataset = Dataset.from_codes(mapper, *BinnedRows.concatenate(rows), n_jobs=n_threads)
+        shard, dataset, n_threads = _join(mapper, rows, shards)
         run = fit_rank(
             estimator,
             shared,
-            Shard.joined(shards),
+            shard,
             dataset,
             Context(n_threads, communicator),
             eval_sets=eval_sets,
             callbacks=[*callbacks, progress],
             resume_from=resume_from,
         )
-        return FitResult(run.model, run.evals_log, run.outputs_log)
+        return FitResult(run.model, run.evals_log, run.outputs_log, run.learning_rates)
 
     return run_rank(work, progress, *rank)

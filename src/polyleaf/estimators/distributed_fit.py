@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,20 +18,23 @@ from polyleaf.estimators._fitting import (
     plan_candidates,
     read_initial_scores,
     start_run,
+    store_result,
 )
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
+from polyleaf.model.metadata import OUTPUT_GROUPS
 from polyleaf.runtime.capabilities import check
 from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.runtime.context import Context
 from polyleaf.runtime.row_data import ARGUMENTS, RowData
-from polyleaf.training.auto_rounds import find_n_estimators, plan_rounds
+from polyleaf.training.auto_rounds import MAX_ROWS, find_n_estimators, plan_rounds
 from polyleaf.training.boosting import compute_base_score
 from polyleaf.training.continuation import find_checkpoint
 from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.factory import bind_objective
 from polyleaf.training.fit import as_callbacks, scale_base_score, train
+from polyleaf.training.group_search import resolve_output_groups
 from polyleaf.training.prepare import join_copies, make_hold_out_run, read_split_rules
 from polyleaf.training.sampling import GlobalRowIds
 from polyleaf.training.training_run import TrainingData, TrainingRun
@@ -43,8 +47,20 @@ class SharedFit(NamedTuple):
 
     run: TrainingRun  # the training, without rows
     n_usable: int  # number of rows with positive weight
-    # metric of the search for the number of rounds (`find_shared_n_estimators`), if there is one
+    # metric of the search for the number of rounds (`search_on_one_rank`), if there is one
     auto_rounds_metric: Metric | None = None
+    # whether models of folds are trained after the fit (`calibrate_on_one_rank`)
+    is_cross_fitted: bool = False
+
+    @property
+    def searches(self) -> bool:
+        """Whether one rank compares trainings on some of the rows before the training."""
+        return self.auto_rounds_metric is not None or _finds_groups(self.run)
+
+    def calibrates(self, estimator: PolyleafEstimator) -> bool:
+        """Whether the trained model is calibrated, on all rows or on an evaluation set."""
+        has_threshold = isinstance(vars(estimator).get("threshold"), str)
+        return self.is_cross_fitted or (has_threshold and self.run.decay_rate is None)
 
 
 class Shard(NamedTuple):
@@ -155,7 +171,11 @@ def _check_agreement(rows: RowData, has_checkpoint: bool, ranks: Communicator) -
 
 
 def plan_shared_fit(
-    estimator: PolyleafEstimator, run: TrainingRun, callbacks: Sequence[Callback], workers: Context
+    estimator: PolyleafEstimator,
+    run: TrainingRun,
+    callbacks: Sequence[Callback],
+    workers: Context,
+    has_evaluation: bool = False,
 ) -> SharedFit:
     """Plan the fit of all ranks.
 
@@ -167,8 +187,16 @@ def plan_shared_fit(
         Callbacks of the fit, besides those of the estimator.
     workers : Context
         Threads of this rank, and the other ranks.
+    has_evaluation : bool
+        Whether there are evaluation sets.
     """
     ranks = workers.communicator
+    is_cross_fitted = run.decay_rate is None and estimator._is_cross_fitted(
+        run.objective, has_evaluation
+    )
+    n_rows = ranks.sum(run.target.n_rows)
+    if n_rows > MAX_ROWS and (is_cross_fitted or _finds_groups(run)):
+        check("many_dask_rows", parameters=estimator, objective=run.objective)
     if run.base_score is None and _needs_base_score(run):
         bound = bind_objective(run.objective, run.rows, run.settings)
         run.base_score = compute_base_score(bound, replace(run.settings, workers=workers))
@@ -186,21 +214,72 @@ def plan_shared_fit(
         plan_candidates(estimator, run)
     n_usable = ranks.sum(int(np.count_nonzero(_is_usable(run.target))))
     run.target = run.target.take(np.arange(0))
-    return SharedFit(run, n_usable, metric)
+    return SharedFit(run, n_usable, metric, is_cross_fitted)
 
 
-def find_shared_n_estimators(
+def _finds_groups(run: TrainingRun) -> bool:
+    return run.init_model is None and isinstance(run.settings.boosting.output_groups, str)
+
+
+def _get_group_trials(run: TrainingRun) -> dict[str, Any]:
+    """Return what the model stores of a search for groups of outputs."""
+    return {key: run.metadata[key] for key in (OUTPUT_GROUPS,) if key in run.metadata}
+
+
+def search_on_one_rank(
     estimator: PolyleafEstimator, shared: SharedFit, shard: Shard, dataset: Dataset, n_threads: int
 ) -> SharedFit:
-    """Find the number of rounds on held-out rows, on one rank, which has all bins.
+    """Find the number of rounds and the groups of outputs on one rank, which has all bins.
 
-    `shared`: with an `auto_rounds_metric`. `shard`: all rows, in their order. `dataset`: the same
-    rows, binned. `n_threads`: number of threads of this rank.
+    `shared`: a plan that `searches`. `shard`: all rows, in their order. `dataset`: the same rows,
+    binned. `n_threads`: number of threads of this rank.
     """
-    assert shared.auto_rounds_metric is not None
+    run = _gather_run(estimator, shared, shard, dataset, n_threads)
+    if shared.auto_rounds_metric is not None:
+        find_n_estimators(run, shared.auto_rounds_metric)
+    if isinstance(run.settings.boosting.output_groups, str):
+        resolve_output_groups(run)
+    boosting = run.settings.boosting
+    settings = shared.run.settings.replace_n_estimators(boosting.n_estimators)
+    settings = replace(
+        settings, boosting=replace(settings.boosting, output_groups=boosting.output_groups)
+    )
+    groups = _get_group_trials(run)
+    members = {"members": run.members, "candidates": ()}
+    return shared._replace(run=shared.run.replace(settings=settings, metadata=groups, **members))
+
+
+def calibrate_on_one_rank(
+    estimator: PolyleafEstimator,
+    shared: SharedFit,
+    shard: Shard,
+    dataset: Dataset,
+    n_threads: int,
+    trained: TrainingRun,
+) -> Model:
+    """Calibrate quantiles and choose the threshold as the fit of one machine does.
+
+    `shard`, `dataset`, `n_threads`: as for `search_on_one_rank`; without rows if the fit
+    `calibrates` on an evaluation set. `trained`: result of the training: a model, its learning
+    rates and evaluation sets, and `data` with the rows as the user passed them.
+    """
+    run = _gather_run(estimator, shared, shard, dataset, n_threads)
+    run.model, run.learning_rates = trained.model, trained.learning_rates
+    run.eval_sets, run.data = trained.eval_sets, trained.data
+    fitted = copy.copy(estimator)
+    store_result(fitted, run.model, run.target.encoding, {}, {})
+    fitted._after_training(run)
+    return fitted.model_
+
+
+def _gather_run(
+    estimator: PolyleafEstimator, shared: SharedFit, shard: Shard, dataset: Dataset, n_threads: int
+) -> TrainingRun:
+    """Return the training of all rows on one rank."""
     target = shard.target
     rules = read_split_rules(estimator, RowData(), target.n_rows)
-    rules = join_copies(rules, dataset.hash_rows, target)
+    if target.n_rows > 0:
+        rules = join_copies(rules, dataset.hash_rows, target)
     run = shared.run.replace(
         target=target,
         rules=rules,
@@ -209,10 +288,7 @@ def find_shared_n_estimators(
     )
     run.dataset, run.make_hold_out_run = dataset, partial(make_hold_out_run, run, dataset)
     describe_model(estimator, run)
-    find_n_estimators(run, shared.auto_rounds_metric)
-    settings = shared.run.settings.replace_n_estimators(run.settings.boosting.n_estimators)
-    found = shared.run.replace(settings=settings, members=run.members, candidates=())
-    return SharedFit(found, shared.n_usable)
+    return run
 
 
 def fit_rank(
@@ -255,7 +331,9 @@ def fit_rank(
         eval_sets=eval_sets,
         row_ids=GlobalRowIds(shard.numbers, shared.n_usable, workers.communicator),
     )
+    groups = _get_group_trials(run)
     describe_model(estimator, run)
+    run.metadata = run.metadata | groups
     train(estimator, run, callbacks, resume_from)
     return run
 

@@ -21,6 +21,7 @@ from polyleaf.runtime.cuda import is_device_array
 
 PLACES = {
     "dask": "Dask",
+    "many_dask_rows": "Dask, more than 10⁶ rows",
     "search": "search",
     "memory_estimate": "`memory_estimate`",
     "refit": "`refit`",
@@ -40,6 +41,7 @@ PLACES = {
 """Where features can be used besides `fit`, with the headings of their columns."""
 
 WITHIN = {
+    "many_dask_rows": "dask",
     "device_predictor": "predictor",
     **dict.fromkeys(("onnx_3", "treelite", "xgboost", "skl2onnx"), "exports"),
 }
@@ -605,8 +607,8 @@ FEATURES = {
         'Output groups that are searched for (`output_groups="auto"`)',
         _argument("output_groups", "auto"),
         {
-            "dask": "{this} compares trainings on some of the rows, which Dask workers do not "
-            "share; fit on a sample without Dask and pass its output_groups_."
+            "many_dask_rows": "{this} compares trainings on one Dask worker, which takes at most a "
+            "million rows; fit on a sample without Dask and pass its output_groups_."
         },
     ),
     "tasks": Feature(
@@ -819,8 +821,8 @@ FEATURES = {
         "Calibrated quantiles (`calibrate_quantiles`)",
         _find_calibrated_quantiles,
         {
-            "dask": "Distributed training does not support {this}, because quantiles are "
-            "calibrated by cross-fitting on one machine; set it to False, or learn a distribution."
+            "many_dask_rows": "{this} trains models of folds on one Dask worker, which takes at "
+            "most a million rows; set it to False, or learn a distribution."
         },
     ),
     "threshold": Feature(
@@ -839,8 +841,9 @@ FEATURES = {
         'Thresholds that are chosen (`threshold="f1"`)',
         _argument("threshold", "f1", "f1_macro"),
         {
-            "dask": "Distributed training does not support {this}, which is chosen on all rows; "
-            "set a number, and call choose_threshold on the result of to_local."
+            "many_dask_rows": "{this} trains models of folds on one Dask worker, which takes at "
+            "most a million rows; pass an eval_set, or set a number and call choose_threshold on "
+            "the result of to_local."
         },
     ),
     "label_frequencies": Feature(
