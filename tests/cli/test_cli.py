@@ -310,8 +310,10 @@ def test_target_cannot_be_the_offset(folder, tmp_path, capsys):
     train = f"train {folder}/energy_train.csv -m {tmp_path}/m"
     message = fails(capsys, f"{train} -t heating_load --offset heating_load")
     assert "--offset: column 'heating_load' is a target" in message
-    message = fails(capsys, f"{train} -t heating_load --set init=Ridge()")
-    assert message.strip().endswith("--set init=Ridge(): init takes an object: set it in Python.")
+    message = fails(capsys, f"{train} -t heating_load --set callbacks=f()")
+    assert message.strip().endswith(
+        "--set callbacks=f(): callbacks takes an object: set it in Python."
+    )
 
 
 def test_offset_columns_are_stored_in_the_model(tmp_path, capsys):

@@ -12,6 +12,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import (
+    GammaRegressor,
     LinearRegression,
     LogisticRegression,
     PoissonRegressor,
@@ -28,7 +29,7 @@ from sklearn.svm import LinearSVC
 import polyleaf
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
 from polyleaf.estimators.distributed_fit import read_shard
-from polyleaf.export import to_c, to_onnx, to_treelite, to_xgboost
+from polyleaf.export import to_treelite, to_xgboost
 from polyleaf.inspection.report.report_data import SingleTaskReportData
 from polyleaf.model.combine import select_outputs
 from polyleaf.model.initial import EstimatorInitialModel, LinearInitialModel, SparseStart
@@ -360,14 +361,14 @@ def test_other_estimators_are_pickled_only() -> None:
     assert classes.fit(X, y).score(X, y) > 0.9
 
 
-@pytest.mark.parametrize("export", [to_c, to_onnx, to_treelite, to_xgboost])
-def test_exports_raise(export, tmp_path) -> None:
-    if export in (to_onnx, to_treelite):
-        pytest.importorskip(export.__name__.removeprefix("to_"))
+@pytest.mark.parametrize("export", [to_treelite, to_xgboost])
+def test_formats_of_trees_raise(export, tmp_path) -> None:
+    if export is to_treelite:
+        pytest.importorskip("treelite")
     X, Y = make_values()
     model = PolyleafRegressor(init=Ridge(), **ROUNDS).fit(X, Y)
-    given = (str(tmp_path / "model.json"),) if export in (to_c, to_xgboost) else ()
-    with pytest.raises(ValueError, match=r"linear model \(init\), which no export format"):
+    given = (str(tmp_path / "model.json"),) if export is to_xgboost else ()
+    with pytest.raises(ValueError, match="hold trees only"):
         export(model, *given)
 
 
@@ -380,8 +381,9 @@ def test_invalid_uses_raise() -> None:
         PolyleafRegressor(init=Ridge().fit(X, Y), **ROUNDS).fit(X, Y, init_scores=Y[1:])
     with pytest.raises(ValueError, match="neither decision_function nor predict_proba"):
         PolyleafClassifier(init=Ridge(), **ROUNDS).fit(X, Y[:, 0] > 0)
-    with pytest.raises(TypeError, match="init must be an estimator"):
-        PolyleafRegressor(init="zero", **ROUNDS).fit(X, Y)
+    for init in ("zero", 3):
+        with pytest.raises(ValueError, match=r"init' parameter .* an object implementing 'fit'"):
+            PolyleafRegressor(init=init, **ROUNDS).fit(X, Y)
     ridge.fit(X, Y)
     with pytest.raises(ValueError, match="does not support init"):
         read_shard(PolyleafRegressor(**ROUNDS), RowData(Y), ridge)
@@ -427,3 +429,12 @@ def test_init_parameters_are_nested() -> None:
     model = PolyleafRegressor(init=Ridge(alpha=3.0))
     assert model.get_params()["init__alpha"] == 3.0
     assert clone(model).set_params(init__alpha=4.0).init.alpha == 4.0
+
+
+@pytest.mark.parametrize("objective", ["lognormal", "gamma_distribution"])
+def test_scores_of_positive_distributions_are_logarithms(objective: str) -> None:
+    X, Y = make_values(n_targets=1)
+    y = np.exp(0.2 * Y[:, 0])
+    init = GammaRegressor(alpha=1e-6).fit(X, y)
+    model = PolyleafRegressor(objective=objective, init=FrozenEstimator(init), **ROUNDS).fit(X, y)
+    assert np.allclose(model.model_.initial.scores(X)[:, 0], np.log(init.predict(X)))

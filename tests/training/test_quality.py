@@ -10,7 +10,7 @@ from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.inspection.report.sections import describe_members
 from polyleaf.model.leaf_kinds import LEAF_KINDS, scale_leaves
 from polyleaf.training.members import Member, get_member_trees, select_active
-from polyleaf.training.quality import choose_members
+from polyleaf.training.quality import choose_weights
 
 SETTINGS = {"colsample_bynode": 1.0, "random_state": 0, "n_jobs": 1}
 
@@ -197,5 +197,5 @@ def test_members_of_a_round():
 )
 def test_lowest_loss_within_the_time(losses, max_rounds, expected):
     candidates = [Member(None, {"x": i}, n_rounds=10) for i in range(2)]
-    members = choose_members(candidates, lambda mix: losses[tuple(sorted(mix))], max_rounds)
-    assert {member.changes["x"]: member.weight for member in members} == expected
+    weights = choose_weights(candidates, lambda mix: losses[tuple(sorted(mix))], max_rounds)
+    assert weights == expected

@@ -143,11 +143,7 @@ def regressor(
 def fit_members() -> PolyleafRegressor:
     """Return a model of two members."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            auto_rounds,
-            "choose_members",
-            lambda candidates, *_: [replace(m, weight=0.5, n_rounds=2) for m in candidates[:2]],
-        )
+        patch.setattr(auto_rounds, "choose_weights", lambda *_: {0: 0.5, 1: 0.5})
         return PolyleafRegressor(n_jobs=1).fit(X, Y)
 
 
@@ -207,7 +203,8 @@ RECIPES = {
     "other_links": Recipe({"objective": "squared_hinge"}, {}, PolyleafClassifier),
     "tuned_threshold": Recipe({"threshold": "f1"}, {}, PolyleafClassifier),
     "label_frequencies": Recipe({"eval_metric": "psp@1"}, {}, PolyleafClassifier),
-    "init": regressor({"init": Ridge()}),
+    "init": regressor({"init": "linear"}),
+    "init_estimator": regressor({"init": Ridge()}),
     "opaque_init": regressor({"init": KNeighborsRegressor()}),
     "projection": Recipe({"projection": "pca"}, {"projection_dim": 2}),
     "high_cardinality": regressor({}, X=CITIES, y=CITY_Y),
@@ -375,6 +372,9 @@ UNTRIED = {
     # A search has no multi-task models.
     ("tasks", "search"),
     ("joint_rows", "search"),
+    # Multi-task models have weights of tasks.
+    ("tasks", "target_weight"),
+    ("target_weight", "joint_rows"),
     # Partitions of Dask collections are tried in tests/on_dask and tests/training.
     ("high_cardinality", "dask"),
     ("sparse_X", "dask"),
@@ -383,7 +383,7 @@ UNTRIED = {
     # Batches are tried in tests/binned_data.
     ("high_cardinality", "bins_on_disk"),
     # Text is no number.
-    ("init", "high_cardinality"),
+    ("init_estimator", "high_cardinality"),
     ("opaque_init", "high_cardinality"),
     ("projection", "high_cardinality"),
     # A file does not have the class of the objective.
@@ -399,6 +399,7 @@ UNTRIED = {
     ("members", "coupled_splits"),
     ("members", "coupled_leaves"),
     ("members", "init"),
+    ("members", "init_estimator"),
     ("members", "opaque_init"),
     ("members", "projection"),
     # The bins differ from those of the other Dataset.
@@ -416,14 +417,15 @@ IMPLIED = {
     "one_label": {"several_classes"},
     "two_classes": {"one_label"},
     "high_cardinality": {"categories"},
-    "opaque_init": {"init"},
+    "opaque_init": {"init", "init_estimator"},
+    "init_estimator": {"init"},
     "listed_categories": {"categories"},
     "several_classes": {"one_label"},
     "shares": {"one_label", "several_classes"},
 }
 # Pairs whose recipes cannot be joined.
 JOINED = {
-    ("shares", "init"): Recipe(
+    ("shares", "init_estimator"): Recipe(
         {"objective": "softmax", "init": LogisticRegression()}, {}, PolyleafClassifier, y=SHARES
     )
 }

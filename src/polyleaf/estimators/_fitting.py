@@ -30,7 +30,12 @@ from polyleaf.runtime.timing import measure_phase, record_times
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
 from polyleaf.settings.train_config import TrainConfig, make_train_config
-from polyleaf.training.auto_rounds import find_n_estimators, has_ended_too_early, plan_rounds
+from polyleaf.training.auto_rounds import (
+    find_n_estimators,
+    has_ended_too_early,
+    plan_linear_model,
+    plan_rounds,
+)
 from polyleaf.training.continuation import check_resumed_parameters, find_checkpoint
 from polyleaf.training.evaluation import make_metrics
 from polyleaf.training.fit import (
@@ -40,7 +45,6 @@ from polyleaf.training.fit import (
     get_score_scale,
     read_offsets,
     scale_base_score,
-    set_offset,
     shrink_initial_scores,
     train,
 )
@@ -110,19 +114,22 @@ def fit_estimator(
         # Offsets come next: columns derived from y are learned from what is left of y.
         read_initial_scores(estimator, run, init_scores)
         # X is read once, so it has to be known which trainings on some of the rows will follow.
-        auto_rounds_metric = None
+        hold_out_metric, finds_rounds = None, False
         if estimator.n_estimators is None:
-            auto_rounds_metric = plan_rounds(estimator, run, all_callbacks)
-        if auto_rounds_metric is not None:
+            hold_out_metric = plan_rounds(estimator, run, all_callbacks)
+        if hold_out_metric is not None:
+            finds_rounds = True
             plan_candidates(estimator, run)
             n_cells = run.target.n_rows * count_columns(data.X)
             run.candidates = drop_linear(run.candidates, n_cells)
+        elif run.linear is not None:
+            hold_out_metric = plan_linear_model(estimator, run)
         shrinks_scores = run.initial is not None and _shrinks_initial_scores(run)
         has_evaluation = bool(eval_data) or estimator.validation_fraction is not None
         prepare(
             estimator,
             run,
-            has_hold_outs=shrinks_scores or auto_rounds_metric is not None,
+            has_hold_outs=shrinks_scores or hold_out_metric is not None,
             is_cross_fitted=estimator._is_cross_fitted(run.objective, has_evaluation),
         )
         describe_model(estimator, run)
@@ -131,8 +138,11 @@ def fit_estimator(
             with measure_phase("initial model"):
                 shrink_initial_scores(run)
         hold_out, has_time = None, True
-        if auto_rounds_metric is not None:
-            hold_out, has_time = find_n_estimators(run, auto_rounds_metric, all_callbacks)
+        if hold_out_metric is not None:
+            hold_out, has_time = find_n_estimators(
+                run, hold_out_metric, all_callbacks, is_fixed=not finds_rounds
+            )
+            hold_out = hold_out if finds_rounds else None
         # The training on all rows is the last to read the data, and the largest.
         free_codes(run)
         if has_time:
@@ -424,7 +434,7 @@ def read_initial_scores(
     ):
         read_offsets(run, lambda: estimator._offset_reader(encoding, objective))
     if run.data.rows.offset is not None:
-        set_offset(run)
+        run.set_offset(run.data.rows.offset)
 
 
 def _shrinks_initial_scores(run: TrainingRun) -> bool:

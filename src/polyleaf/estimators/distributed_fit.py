@@ -286,7 +286,7 @@ def _gather_run(
         settings=replace(shared.run.settings, workers=Context(n_threads)),
         base_score=scale_base_score(estimator.base_score, target.encoding, shared.run.objective),
     )
-    run.dataset, run.make_hold_out_run = dataset, partial(make_hold_out_run, run, dataset)
+    run.dataset, run.make_hold_out_run = dataset, partial(make_hold_out_run, dataset)
     describe_model(estimator, run)
     return run
 

@@ -20,6 +20,7 @@ import numpy as np
 from polyleaf.binned_data.binning import MISSING_CODE
 from polyleaf.export import c_templates
 from polyleaf.export.ir import ModelIR, TreeIR, build_ir, category_mapping, check_scores
+from polyleaf.model.initial import LinearInitialModel
 from polyleaf.model.leaf_kinds import LeafFunctions
 from polyleaf.model.serialize import TextDestination, write_text
 from polyleaf.runtime.compatibility import polyleaf_version
@@ -506,6 +507,8 @@ class _Header:
             yield from _format_table("double", "scale", model.target_scale.tolist())
             yield from _format_table("double", "offset", model.target_offset.tolist())
             formula = "out[k] = (NAME_base[k] + (double)sum[k]) * NAME_scale[k] + NAME_offset[k];"
+        if self._ir.linear is not None:
+            yield from _format_linear_model(self._ir.linear)
         yield "/* Compute the NAME_N_OUTPUTS raw scores of a row. */"
         yield "static inline void NAME_raw(const NAME_input *x, double *out) {"
         yield "  NAME_EXACT\n  uint32_t leaf[NAME_N_TREES + 1], e;\n  float sum[NAME_N_OUTPUTS];"
@@ -514,7 +517,10 @@ class _Header:
         yield "  NAME_leaves(x, leaf);"
         for run in _group_runs(self._ir.trees):
             yield c_templates.ADD_LEAVES[run.name].format(first=run.first, last=run.last)
-        yield f"  for (k = 0; k < NAME_N_OUTPUTS; ++k) {formula}\n}}\n"
+        yield f"  for (k = 0; k < NAME_N_OUTPUTS; ++k) {formula}"
+        if self._ir.linear is not None:
+            yield "  NAME_add_linear_model(x, out);"
+        yield "}\n"
 
     def _format_predict(self) -> Iterator[str]:
         ir = self._ir
@@ -532,6 +538,15 @@ class _Header:
         if ir.is_one_vs_rest:
             yield c_templates.NORMALISE
         yield "}\n"
+
+
+def _format_linear_model(linear: LinearInitialModel) -> Iterator[str]:
+    """Yield a function that adds the scores of a linear model."""
+    assert linear.fill is not None
+    yield from _format_table("double", "coef", linear.to_dense().ravel())
+    yield from _format_table("double", "intercept", linear.intercept)
+    yield from _format_table("double", "fill", linear.fill)
+    yield c_templates.ADD_LINEAR_MODEL
 
 
 def _escape_comment(text: str) -> str:

@@ -257,6 +257,22 @@ NORMALISE = """\
 out[k] = total > 0.0 ? out[k] / total : 1.0 / NAME_N_OUTPUTS;
   }"""
 
+ADD_LINEAR_MODEL = """\
+/* Add the scores of a linear model of the features. */
+static inline void NAME_add_linear_model(const NAME_input *x, double *out) {
+  NAME_EXACT
+  int f, k;
+  for (k = 0; k < NAME_N_OUTPUTS; ++k) {
+    double sum = 0.0;
+    for (f = 0; f < NAME_N_FEATURES; ++f) {
+      const double value = x[f] != x[f] ? NAME_fill[f] : (double)x[f];
+      if (value != 0.0) sum += value * NAME_coef[f * NAME_N_OUTPUTS + k];
+    }
+    out[k] += sum + NAME_intercept[k];
+  }
+}
+"""
+
 CLASS_FUNCTIONS = {
     "binary": """\
 /* Return the number of the class, in the order above. */

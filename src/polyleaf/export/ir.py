@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from polyleaf.binned_data.binning import MISSING_CODE
 from polyleaf.binned_data.high_cardinality import Category
 from polyleaf.model import Model
+from polyleaf.model.initial import LinearInitialModel
 from polyleaf.model.leaf_kinds import LEAF_KINDS, LeafFunctions, Leaves
 from polyleaf.model.metadata import get_raw_decision_thresholds
 from polyleaf.model.model import get_model
@@ -135,6 +136,17 @@ class ModelIR:
             base = base * self.model.target_scale + self.model.target_offset
         return base
 
+    @cached_property
+    def linear(self) -> LinearInitialModel | None:
+        """Linear model whose scores are added to the scores of the trees, on the scale of y.
+
+        Means take the place of missing values that the model refuses, since exports cannot raise.
+        """
+        initial = self.model.initial
+        if not isinstance(initial, LinearInitialModel):
+            return None
+        return replace(initial, fill=initial.mean) if initial.fill is None else initial
+
     def leaf_values(self, tree: TreeIR) -> np.ndarray:
         """Return constant leaf values on the scale of y.
 
@@ -254,6 +266,10 @@ def check_scores(
     """
     ir = build_ir(model)
     table = _make_check_rows(ir)
+    if ir.linear is not None:
+        assert ir.linear.fill is not None
+        numbers = table.to_float64()
+        table = replace(table, source=np.where(np.isnan(numbers), ir.linear.fill, numbers))
     scores = run(table, to_numeric_matrix(model, table))
     if scores is None:
         return

@@ -24,6 +24,7 @@ from polyleaf.export.ir import (
     check_scores,
     choose_key_dtype,
 )
+from polyleaf.model.initial import LinearInitialModel
 from polyleaf.model.serialize import Destination, as_path, write_open
 from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.checks import require_choice
@@ -302,7 +303,19 @@ class _GraphBuilder:
         if model.target_scale is not None and model.target_offset is not None:
             scaled = graph.add("Mul", total, graph.add_constant(model.target_scale[None]))
             total = graph.add("Add", scaled, graph.add_constant(model.target_offset[None]))
+        if ir.linear is not None:
+            total = graph.add("Add", total, self._add_linear_model(rows, ir.linear))
         return total
+
+    def _add_linear_model(self, rows: str, linear: LinearInitialModel) -> str:
+        """Return scores of the linear model (n, n_outputs), float64."""
+        graph = self._graph
+        numbers = graph.cast(rows, np.float64)
+        assert linear.fill is not None
+        fill = graph.add_constant(linear.fill[None])
+        numbers = graph.add("Where", graph.add("IsNaN", numbers), fill, numbers)
+        product = graph.add("MatMul", numbers, graph.add_constant(linear.to_dense()))
+        return graph.add("Add", product, graph.add_constant(linear.intercept[None]))
 
     def _sum_trees(self, rows: str) -> str:
         """Return sums of leaf values (n, n_outputs), float64."""

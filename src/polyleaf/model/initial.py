@@ -63,6 +63,11 @@ class InitialModel(ABC):
     sparse: SparseStart | None = None  # for sparse targets: scores are a csr_matrix
     factor: float = 1.0  # factor of the scores of the estimator, which `scores` includes
     rows_id: str = ""  # checksum of the targets that it was fitted to
+    # Whether trees are fitted to what the scores leave; otherwise trees know nothing of them, and
+    # the model is the weighted mean of both.
+    starts_trees: bool = True
+    # whether X is read as for trees, and categories are 0
+    reads_table: bool = False
 
     @property
     @abstractmethod
@@ -147,7 +152,7 @@ class LinearInitialModel(InitialModel):
         Means of the features of the training rows, for SHAP values.
     fill : ndarray of shape (n_features,), float64, or None
         What replaces missing values; None: they are refused.
-    sparse, factor, rows_id
+    sparse, factor, rows_id, starts_trees, reads_table
         See `InitialModel`.
     """
 
@@ -208,6 +213,10 @@ class LinearInitialModel(InitialModel):
         weight = np.ones(numbers.shape[0]) if weight is None else weight
         return np.asarray(weight @ numbers).ravel() / weight.sum()
 
+    def to_dense(self) -> np.ndarray:
+        """Return the coefficients (n_features, n_scores), float64."""
+        return self._select_coef(np.arange(self.n_scores))
+
     def _select_coef(self, outputs: np.ndarray) -> np.ndarray:
         coef = self._float64_coef[:, outputs]
         return coef.toarray() if scipy.sparse.issparse(coef) else np.asarray(coef)
@@ -257,7 +266,9 @@ class LinearInitialModel(InitialModel):
     def to_dict(self) -> JsonObject:
         """Return JSON types; the rest is in `arrays`."""
         sparse = {} if self.sparse is None else asdict(self.sparse)
-        return {"factor": self.factor, "rows_id": self.rows_id, **sparse}
+        defaults = {"reads_table": False, "starts_trees": True}
+        changed = {n: v for n, value in defaults.items() if (v := getattr(self, n)) != value}
+        return {"factor": self.factor, "rows_id": self.rows_id, **sparse, **changed}
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return arrays by name: "coef", with "indices" and "indptr" if it is sparse."""
@@ -286,6 +297,7 @@ class LinearInitialModel(InitialModel):
         if "top" in plain:
             sparse = SparseStart(plain["top"], plain["floor"])
         fill, factor, rows_id = arrays.get("fill", mean), plain["factor"], plain["rows_id"]
+        reads_table, starts_trees = plain.get("reads_table", False), plain.get("starts_trees", True)
         is_valid = (
             coef.shape == shape
             and fill.shape == mean.shape
@@ -293,6 +305,7 @@ class LinearInitialModel(InitialModel):
             and all(vector.dtype == np.float64 for vector in (intercept, mean, fill))
             and all(np.isfinite(array).all() for array in arrays.values())
             and (type(factor) is float and 0 < factor < np.inf and isinstance(rows_id, str))
+            and type(reads_table) is type(starts_trees) is bool
             and (sparse is None or sparse.is_valid())
         )
         if not is_valid:
@@ -305,6 +318,8 @@ class LinearInitialModel(InitialModel):
             sparse=sparse,
             factor=factor,
             rows_id=rows_id,
+            reads_table=reads_table,
+            starts_trees=starts_trees,
         )
 
 

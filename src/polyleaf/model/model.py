@@ -326,7 +326,9 @@ class Model(ModelData):
         if isinstance(X, Dataset):
             raise TypeError("X is a Dataset, whose bins suffice for predictions only: pass raw X.")
         table = read_rows(X, self.mapper, self.projection, estimator, n_threads)
-        return table if self.initial is None else replace(table, source=X)
+        if self.initial is None:
+            return table
+        return replace(table, source=table.to_float64() if self.initial.reads_table else X)
 
     def predict_raw_binned(
         self,

@@ -162,6 +162,15 @@ class Objective(ABC):
         return "identity"
 
     @property
+    def initial_link(self) -> str | None:
+        """Name of the link from raw scores to the values that an initial model predicts.
+
+        Locations of distributions of positive numbers are logarithms.
+        """
+        is_log = self.has_distribution and not self.is_translation_invariant
+        return "exponential" if is_log else self.link
+
+    @property
     def has_constant_hessian(self) -> bool:
         """Whether the Hessian is 1 for every unweighted row and output, so that no array is kept
         for it."""

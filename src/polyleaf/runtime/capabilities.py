@@ -290,6 +290,13 @@ def _find_init(use: Use) -> str | None:
     return None if initial is None else f"{initial.description} (init)"
 
 
+@_of("init")
+def _find_init_estimator(use: Use) -> str | None:
+    """Find an initial model that the user passes as an estimator."""
+    init = use.get("init")
+    return None if init is None or isinstance(init, str) else "init"
+
+
 @_of("projection", "model")
 def _find_projection(use: Use) -> str | None:
     is_used = (
@@ -759,7 +766,12 @@ FEATURES = {
     ),
     "class_weight": Feature("Class weights (`class_weight`)", _argument("class_weight"), {}),
     "target_weight": Feature(
-        "Weights of targets (`target_weight`)", _argument("target_weight"), {}
+        "Weights of targets (`target_weight`)",
+        _argument("target_weight"),
+        {
+            "one_label": "target_weight weighs several targets or labels against each other, but y "
+            "has one label per row: use class_weight for classes."
+        },
     ),
     "output_weights": Feature("Weights of single outputs", _find_output_weights, {}),
     "offset": Feature(
@@ -867,10 +879,6 @@ FEATURES = {
             "the scores of init to the offset, and leave init=None.",
             "sparse_numbers": "init needs a dense y in regression; sparse labels may start from "
             "init.",
-            "shares": "init needs class labels; y has shares of classes.",
-            "missing_values_in_y": "init cannot be fitted to missing targets: fill them, or pass "
-            "the scores of a model of your own as offset.",
-            "output_weights": "init needs one sample_weight per row, not one per row and output.",
             **_each(
                 ("dataset", "evaluated_dataset"),
                 "init reads features, but {other} holds bins: pass the raw X, or the scores of a "
@@ -879,9 +887,23 @@ FEATURES = {
             "device_array": "init reads X in host memory: pass a copy of the array on the GPU.",
             "device_predictor": 'device="cuda" does not support models with init: use '
             'device="cpu".',
-            "exports": "The model starts from {this}, which no export format supports: use "
-            "save_model, or train without init.",
+            **_each(
+                ("treelite", "xgboost"),
+                "Treelite and XGBoost hold trees only, but the model starts from {this}: use "
+                "to_onnx or to_c, or train without init.",
+            ),
             "shap_trees": "shap does not support models that start from init; use shap_values.",
+        },
+    ),
+    "init_estimator": Feature(
+        "Initial models that are estimators (`init=Ridge()`)",
+        _find_init_estimator,
+        {
+            "shares": 'init needs class labels, but y has shares of classes: use init="linear".',
+            "missing_values_in_y": 'init cannot be fitted to missing targets: use init="linear", '
+            "fill them, or pass the scores of a model of your own as offset.",
+            "output_weights": "init needs one sample_weight per row, not one per row and output: "
+            'use init="linear".',
         },
     ),
     "opaque_init": Feature(
@@ -892,6 +914,8 @@ FEATURES = {
             "linear: use predict.",
             "model_file": "The model starts from {this}, which a model file cannot hold: pickle "
             "the estimator, or use a linear model as init.",
+            "exports": "The model starts from {this}, which no export format supports: use a "
+            "linear model as init.",
         },
     ),
     "projection": Feature(

@@ -26,6 +26,14 @@ class SparseMatrix(Protocol):
     def tocsr(self) -> csr_matrix: ...
 
 
+class Estimator(Protocol):
+    """Estimator of scikit-learn's interface."""
+
+    def fit(self, X: Any, y: Any) -> Any: ...
+
+    def predict(self, X: Any) -> Any: ...
+
+
 class DataFrame(Protocol):
     """A data frame of pandas, polars, Arrow or another library."""
 

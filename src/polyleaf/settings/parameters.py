@@ -24,6 +24,7 @@ from polyleaf.objectives import (
     XeNdcg,
 )
 from polyleaf.objectives.multiclass import SOFTMAX_HESSIANS as SOFTMAX_HESSIANS
+from polyleaf.runtime.types import Estimator
 from polyleaf.settings.param_spec import estimator_parameters, parameter, parameter_group
 from polyleaf.sketching.projections import Kind as ProjectionKind
 from polyleaf.sketching.projections import Projector
@@ -486,13 +487,17 @@ class SharedParameters(
 class InitialModelParameters:
     """Initial model."""
 
-    init: object = parameter(default=None)
-    """Estimator whose raw scores the trees are added to (scikit-learn's gradient boosting: init),
-    such as `Ridge()` or `OneVsRestClassifier(LinearSVC())`. `fit` fits a copy to all rows, and lets
-    the training rows start from the scores of five-fold cross-fitting. Scores of classifiers are
-    multiplied by the factor of the lowest loss, and by 1, 1/2 or 1/4, whichever is best on held-out
-    rows. Model files hold linear models, also after `SimpleImputer` and scalers; other estimators
-    are kept by pickles only. With sparse y only the largest scores of each row are used."""
+    init: Literal["auto", "linear"] | Estimator | None = parameter(default=None)
+    """Model whose raw scores the trees are added to (scikit-learn's gradient boosting: init).
+
+    "linear": ridge regressions, or logistic or generalised linear regressions, of the numeric
+    features. "auto": trees alone, trees on top of this linear model, the mean of both, or the
+    linear model alone, whichever is best on held-out rows. An estimator, such as `Ridge()` or
+    `OneVsRestClassifier(LinearSVC())`: `fit` fits a copy to all rows, and lets the training rows
+    start from the scores of five-fold cross-fitting. Scores of classifiers are multiplied by the
+    factor of the lowest loss, and by 1, 1/2 or 1/4, whichever is best on held-out rows. Model files
+    hold linear models, also after `SimpleImputer` and scalers; other estimators are kept by pickles
+    only. With sparse y only the largest scores of each row are used, and "auto" means "linear"."""
 
 
 @parameter_group

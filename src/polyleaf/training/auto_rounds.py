@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ from polyleaf.training.factory import bind_objective
 from polyleaf.training.group_search import resolve_output_groups
 from polyleaf.training.members import Member
 from polyleaf.training.prepare import HELD_OUT, check_parts
-from polyleaf.training.quality import choose_members, get_cost
+from polyleaf.training.quality import choose_weights, get_cost
 from polyleaf.training.raw_scores import DenseScores
 from polyleaf.training.training_run import TrainingRun, get_default_metric
 
@@ -48,6 +49,8 @@ N_HOLD_OUTS, MANY_EFFECTIVE_ROWS, SOME_EFFECTIVE_ROWS = 5, 3_000, 1_000
 # A training that ends with less of the progress of a hold-out fit has the higher loss, although it
 # has more rows.
 MIN_PROGRESS = 0.5
+# Trees start from the linear model if it lowers the loss by this share.
+MIN_START_GAIN = 0.002
 # With more cells there is a single hold-out fit.
 MAX_REPEATED_CELLS = 2**23
 
@@ -92,13 +95,7 @@ def plan_rounds(
         limit = max_rounds(settings.boosting.learning_rate)
         run.settings = settings.replace_n_estimators(limit)
         return None
-    if (
-        params.projection is not None
-        or settings.workers.device is not None
-        or run.target.is_sparse
-        or not finds_rounds(ranks.sum(run.target.n_rows))
-        or not _has_enough_queries(run, ranks)
-    ):
+    if not can_hold_out(params, run, ranks):
         return None
     if params.eval_metric is None and not run.objective.has_default_metric:
         warn_user(
@@ -110,6 +107,30 @@ def plan_rounds(
     return get_default_metric(run)
 
 
+def plan_linear_model(params: SharedParameters, run: TrainingRun) -> Metric | None:
+    """Return the metric by which hold-out fits decide about the linear model of a run; None if
+    trees start from it in any case."""
+    assert run.linear is not None
+    has_metric = params.eval_metric is not None or run.objective.has_default_metric
+    if run.linear.is_optional and has_metric and can_hold_out(params, run):
+        return get_default_metric(run)
+    run.use_linear_model()
+    return None
+
+
+def can_hold_out(
+    params: SharedParameters, run: TrainingRun, ranks: Communicator = SINGLE_PROCESS
+) -> bool:
+    """Return whether hold-out fits may choose something for the training on all rows."""
+    return (
+        params.projection is None
+        and run.settings.workers.device is None
+        and not run.target.is_sparse
+        and finds_rounds(ranks.sum(run.target.n_rows))
+        and _has_enough_queries(run, ranks)
+    )
+
+
 def _has_enough_queries(run: TrainingRun, ranks: Communicator) -> bool:
     """Return whether queries can be held out, if the rows have queries."""
     query = run.target.rows.query
@@ -117,15 +138,18 @@ def _has_enough_queries(run: TrainingRun, ranks: Communicator) -> bool:
 
 
 def find_n_estimators(
-    run: TrainingRun, metric: Metric, callbacks: Sequence[object] = ()
+    run: TrainingRun, metric: Metric, callbacks: Sequence[object] = (), is_fixed: bool = False
 ) -> tuple[TrainingRun, bool]:
-    """Set the number of rounds of a run by hold-out fits, and the best of its candidates.
+    """Set the number of rounds of a run by hold-out fits, the best of its candidates, and what its
+    linear model is used for.
 
     Parameters
     ----------
     run : TrainingRun
         With a function `make_hold_out_run`. Its number of rounds does not change if no round of a
         hold-out fit can be measured.
+    is_fixed : bool
+        Whether the number of rounds stays as it is.
     metric : Metric
         Metric of held-out rows.
     callbacks : sequence of callback
@@ -143,22 +167,32 @@ def find_n_estimators(
     for limit in limits:
         limit.start()
     n_hold_outs = 1 if run.rules.time is not None else _count_hold_outs(run)
-    trials = [_Trial(member) for member in run.candidates or [Member(run.settings)]]
+    trials, splits = _make_trials(run), list[_Split]()
+    n_required = 1 if run.linear is None or not run.linear.is_optional else 2
     n_cells, n_rounds = _count_cells(run), 0.0
     max_rounds = run.rung.hold_outs.limit_rounds(n_cells)
     first: TrainingRun | None = None
     for rows, held in iter_hold_outs(run, n_hold_outs):
-        split = run.make_hold_out_run(rows, held, metric)
+        split = _Split(run.make_hold_out_run(run, rows, held, metric))
+        started = split.run
+        if run.linear is not None:
+            scores = run.linear.score_hold_out(rows, held)
+            split = split._replace(linear_scores=scores[held])
+            started = run.replace()
+            started.set_offset(scores)
+            started = run.make_hold_out_run(started, rows, held, metric)
+        splits.append(split)
         # The first split has as many candidates as time allows, and the others have the same ones.
         is_first = first is None
-        if not is_first and len(trials) > 1 and n_rounds > max_rounds:
+        if not is_first and len(trials) > n_required and n_rounds > max_rounds:
             break
         for i, trial in enumerate(trials):
-            if is_first and i > 0 and n_rounds > max_rounds:
+            if is_first and i >= n_required and n_rounds > max_rounds:
                 del trials[i:]
                 break
-            hold_out = split.replace(settings=trial.member.apply(run.settings))
-            stopper = _train(hold_out, limits)
+            base = started if trial.is_started else split.run
+            hold_out = base.replace(settings=trial.member.apply(run.settings))
+            stopper = _train(hold_out, limits, is_fixed)
             first = hold_out if first is None else first
             if hold_out.was_interrupted or any(limit.was_reached for limit in limits):
                 return first, False
@@ -169,9 +203,57 @@ def find_n_estimators(
             n_rounds += get_cost(trial.member) * stopper.n_trained
             rates = [r.settings.boosting.learning_rate for r in (hold_out, run)]
             trial.add(hold_out, stopper, rates[0] / rates[1] * run.target.n_rows / len(rows))
-    _choose(run, trials, run.rung.final.limit_rounds(n_cells))
+            if is_first and i == 1 and n_required == 2:
+                # Other candidates do what is better for the first one.
+                is_better = _is_start_better(trials[:2], splits, is_fixed)
+                for other in trials[2:]:
+                    other.is_started = is_better
+    max_rounds = run.rung.final.limit_rounds(n_cells)
+    _choose(run, trials, max_rounds, splits, is_fixed)
     assert first is not None
     return run.take_result(first), True
+
+
+class _Split(NamedTuple):
+    """A training on some rows, evaluated on the others, and their scores by the linear model."""
+
+    run: TrainingRun
+    linear_scores: np.ndarray | None = None
+
+    def compute_loss(self, model: Model, raw: np.ndarray, factor: float = 0.0) -> float:
+        """Return the loss of the held-out rows.
+
+        Parameters
+        ----------
+        model : Model
+            With the base score.
+        raw : ndarray of shape (n_rows, K), float32
+            Sums of leaf values.
+        factor : float
+            Factor of the scores of the linear model.
+        """
+        (evaluated,) = self.run.eval_sets
+        (metric,) = evaluated.metrics
+        rows = evaluated.rows
+        if self.linear_scores is not None:
+            rows = rows.replace(offset=factor * self.linear_scores)
+        elif self.run.objective.is_translation_invariant:  # y does not contain the offset
+            rows = rows.replace(offset=None)
+        bound = metric.bind(evaluated.weighed or rows, self.run.rows, model.n_outputs)
+        scores = DenseScores(raw, self.run.settings.workers)
+        ((_, predicted),) = scores.iter_metrics(rows, [bound], model)
+        return metric.to_loss(bound(predicted))
+
+
+def _make_trials(run: TrainingRun) -> list[_Trial]:
+    """Return the candidates of a run, of which those that are always compared come first."""
+    members = run.candidates or [Member(run.settings)]
+    if run.linear is None:
+        return [_Trial(member) for member in members]
+    if not run.linear.is_optional:
+        return [_Trial(member, is_started=True) for member in members]
+    first = _Trial(members[0]), _Trial(members[0], is_started=True)
+    return [*first, *(_Trial(member) for member in members[1:])]
 
 
 class _Trial:
@@ -179,68 +261,143 @@ class _Trial:
 
     Attributes
     ----------
-    scored : list of (TrainingRun, ndarray)
-        Each hold-out fit with the sums of leaf values of its held-out rows.
+    is_started : bool
+        Whether trees start from the scores of the linear model.
+    scored : list of (Model, ndarray)
+        The model of each hold-out fit, and the sums of leaf values of its held-out rows.
     """
 
-    def __init__(self, member: Member) -> None:
-        self.member = member
-        self.scored: list[tuple[TrainingRun, np.ndarray]] = []
+    def __init__(self, member: Member, is_started: bool = False) -> None:
+        self.member, self.is_started = member, is_started
+        self.scored: list[tuple[Model, np.ndarray]] = []
         self._numbers: list[float] = []
 
     def add(self, hold_out: TrainingRun, stopper: _HoldOutStopper, factor: float) -> None:
         """Note the result of a hold-out fit; `factor` makes its rounds those of all rows."""
-        if stopper.patience.best_round is not None:
-            self._numbers.append(factor * (stopper.patience.best_round + 1))
         (evaluated,) = hold_out.eval_sets
         scores = np.zeros((evaluated.rows.n_rows, hold_out.model.n_outputs), np.float32)
-        hold_out.model.forest.predict(
-            evaluated.codes, scores, 0, None, hold_out.settings.workers, evaluated.features
+        n_rounds = 1 + stopper.patience.best_round if stopper.patience.best_round is not None else 0
+        # Without any tree an initial model is a model.
+        is_useless = hold_out.initial is not None and not stopper.patience.lowest < (
+            _Split(hold_out).compute_loss(hold_out.model, scores)
         )
-        self.scored.append((hold_out, scores))
+        if is_useless:
+            n_rounds = 0
+        else:
+            hold_out.model.forest.predict(
+                evaluated.codes, scores, 0, None, hold_out.settings.workers, evaluated.features
+            )
+        if n_rounds or is_useless:
+            self._numbers.append(factor * n_rounds)
+        self.scored.append((hold_out.model, scores))
 
     def get_member(self) -> Member | None:
         """Return the candidate with its number of rounds, the median; None if there is none."""
         if not self._numbers:
             return None
         n_rounds = round(sorted(self._numbers)[len(self._numbers) // 2])
-        return replace(self.member, n_rounds=max(1, n_rounds))
+        is_tree_needed = self.scored[0][0].initial is None
+        return replace(self.member, n_rounds=max(n_rounds, int(is_tree_needed)))
 
 
-def _choose(run: TrainingRun, trials: Sequence[_Trial], max_rounds: float) -> None:
-    """Set the members of the run by the losses of candidates, and its number of rounds."""
+def _choose(
+    run: TrainingRun,
+    trials: Sequence[_Trial],
+    max_rounds: float,
+    splits: Sequence[_Split],
+    is_fixed: bool,
+) -> None:
+    """Set the members of the run by the losses of candidates, its number of rounds, and its initial
+    model.
+
+    The linear model is a candidate without trees, for the mean with others or alone.
+    """
     measured = [(trial, member) for trial in trials if (member := trial.get_member()) is not None]
     run.candidates = ()
-    if not measured:
-        return
-    candidates = [member for _, member in measured]
-
-    def compute_loss(weights: dict[int, float]) -> float:
-        losses = []
-        for scored in zip(*[measured[i][0].scored for i in weights], strict=True):
-            scores = [raw for _, raw in scored]
-            mean = sum(w * raw for w, raw in zip(weights.values(), scores, strict=True))
-            losses.append(_compute_held_out_loss(scored[0][0], np.asarray(mean)))
-        return math.fsum(losses) / len(losses)
-
+    if is_fixed:  # the linear model alone would not have the rounds that the user asks for
+        n_rounds = run.settings.boosting.n_estimators
+        measured = [(trial, replace(member, n_rounds=n_rounds)) for trial, member in measured]
     if run.objective.balances_totals:  # the mean of several members would be too low in sum
         max_rounds = 0.0
-    members = choose_members(candidates, compute_loss, max_rounds)
-    run.settings = run.settings.replace_n_estimators(max(member.n_rounds for member in members))
-    if len(members) > 1 or members[0].changes:
+    best, lowest = _Choice((), 0.0), math.inf
+    for is_started in (False, True):
+        candidates = [(t, m) for t, m in measured if t.is_started == is_started]
+        if not candidates:
+            continue
+        choice, loss = _choose_weights(candidates, max_rounds, splits, is_fixed)
+        if not loss > lowest * (1 - MIN_START_GAIN):
+            best, lowest = choice, loss
+    if not measured and run.linear is not None and not run.linear.is_optional:
+        best = _Choice((), 1.0)
+    _set_choice(run, best)
+
+
+def _is_start_better(trials: Sequence[_Trial], splits: Sequence[_Split], is_fixed: bool) -> bool:
+    """Return whether the model of a candidate has a lower loss if its trees start from the linear
+    model, for the same candidate without and with this start."""
+    losses = [
+        _choose_weights([(trial, trial.member)], math.inf, splits, is_fixed)[1] for trial in trials
+    ]
+    return losses[1] < losses[0] * (1 - MIN_START_GAIN)
+
+
+def _choose_weights(
+    candidates: Sequence[tuple[_Trial, Member]],
+    max_rounds: float,
+    splits: Sequence[_Split],
+    is_fixed: bool,
+) -> tuple[_Choice, float]:
+    """Return the mean of some candidates with the lowest loss, and this loss."""
+    is_started, n_trees = candidates[0][0].is_started, len(candidates)
+
+    def compute_loss(weights: dict[int, float]) -> float:
+        members = [i for i in weights if i < n_trees]
+        if is_fixed and not members:
+            return math.inf
+        losses, factor = [], 1.0 if is_started else weights.get(n_trees, 0.0)
+        for split, *scored in zip(splits, *(trial.scored for trial, _ in candidates), strict=False):
+            model, first = scored[0]
+            raw = sum((weights[i] * scored[i][1] for i in members), np.zeros_like(first))
+            losses.append(split.compute_loss(model, raw, factor))
+        return math.fsum(losses) / len(losses)
+
+    members = [member for _, member in candidates]
+    if splits[0].linear_scores is not None:
+        members.append(replace(members[0], n_rounds=0))
+    weights = choose_weights(members, compute_loss, max_rounds)
+    chosen = tuple(replace(members[i], weight=w) for i, w in weights.items() if i < n_trees)
+    factor = 1.0 if is_started else weights.get(n_trees, 0.0)
+    return _Choice(chosen, factor, is_started), compute_loss(weights)
+
+
+class _Choice(NamedTuple):
+    """Members with their weights, and the factor of the linear model's scores.
+
+    `is_started`: whether trees start from these scores.
+    """
+
+    members: tuple[Member, ...]
+    factor: float
+    is_started: bool = False
+
+
+def _set_choice(run: TrainingRun, choice: _Choice) -> None:
+    """Set members, number of rounds and initial model of a run."""
+    members, linear = choice.members, run.linear
+    if members or choice.factor:
+        n_rounds = max((member.n_rounds for member in members), default=0)
+        run.settings = run.settings.replace_n_estimators(n_rounds)
+    if len(members) > 1 or any(member.changes or member.weight != 1 for member in members):
         run.members = members
-
-
-def _compute_held_out_loss(hold_out: TrainingRun, raw: np.ndarray) -> float:
-    """Return the loss of the held-out rows, given the sums of their leaf values."""
-    (evaluated,) = hold_out.eval_sets
-    (metric,) = evaluated.metrics
-    bound = metric.bind(
-        evaluated.weighed or evaluated.rows, hold_out.rows, hold_out.model.n_outputs
-    )
-    scores = DenseScores(raw, hold_out.settings.workers)
-    ((_, predicted),) = scores.iter_metrics(evaluated.rows, [bound], hold_out.model)
-    return metric.to_loss(bound(predicted))
+    if linear is None:
+        return
+    run.linear = None
+    run.scale_eval_offsets(choice.factor)
+    if choice.factor:
+        starts_trees = choice.is_started or not members
+        run.initial = replace(linear.model.scale(choice.factor), starts_trees=starts_trees)
+    if choice.is_started:
+        run.set_offset(linear.scores)
 
 
 def has_ended_too_early(
@@ -308,22 +465,27 @@ def _count_cells(run: TrainingRun) -> int:
     return run.target.n_rows * run.dataset.mapper.n_columns_ * n_outputs
 
 
-def _train(hold_out: TrainingRun, limits: Sequence[TimeLimit]) -> _HoldOutStopper:
-    """Train a hold-out fit; return the callback that has stopped it."""
+def _train(hold_out: TrainingRun, limits: Sequence[TimeLimit], is_fixed: bool) -> _HoldOutStopper:
+    """Train a hold-out fit; return the callback that has stopped it.
+
+    `is_fixed`: whether it has the learning rate and the number of rounds of the run.
+    """
     if hold_out.objective.is_translation_invariant:  # offsets are subtracted from the target
         rows = hold_out.eval_sets[0].rows.replace(offset=None)
         hold_out.eval_sets = [replace(hold_out.eval_sets[0], rows=rows)]
     if isinstance(hold_out.settings.boosting.output_groups, str):
         resolve_output_groups(hold_out)
-    rate = hold_out.settings.boosting.learning_rate
-    speedup = SPEEDUP if SPEEDUP * rate <= MAX_RATE else 1
-    n_rounds = max_rounds(rate, _count_cells(hold_out)) // speedup
-    boosting = replace(
-        hold_out.settings.boosting, learning_rate=speedup * rate, n_estimators=n_rounds
-    )
-    hold_out.settings = replace(hold_out.settings, boosting=boosting)
-    patience = get_patience(boosting.learning_rate)
-    stopper = _HoldOutStopper(hold_out.eval_sets[0].metrics[0], patience, limits)
+    boosting = hold_out.settings.boosting
+    rate, patience = boosting.learning_rate, boosting.n_estimators
+    is_fixed = is_fixed and patience <= max_rounds(rate)
+    if not is_fixed:
+        speedup = SPEEDUP if SPEEDUP * rate <= MAX_RATE else 1
+        n_rounds = max_rounds(rate, _count_cells(hold_out)) // speedup
+        boosting = replace(boosting, learning_rate=speedup * rate, n_estimators=n_rounds)
+        hold_out.settings = replace(hold_out.settings, boosting=boosting)
+        patience = get_patience(boosting.learning_rate)
+    metric = hold_out.eval_sets[0].metrics[0]
+    stopper = _HoldOutStopper(metric, patience, limits, keeps_all=is_fixed)
     boost(hold_out, [stopper])
     return stopper
 
@@ -331,8 +493,10 @@ def _train(hold_out: TrainingRun, limits: Sequence[TimeLimit]) -> _HoldOutStoppe
 class _HoldOutStopper(Callback):
     """Stops a hold-out fit some rounds after its best metric value, or at a time limit."""
 
-    def __init__(self, metric: Metric, rounds: int, limits: Sequence[TimeLimit]) -> None:
-        self._metric, self._limits = metric, limits
+    def __init__(
+        self, metric: Metric, rounds: int, limits: Sequence[TimeLimit], keeps_all: bool
+    ) -> None:
+        self._metric, self._limits, self._keeps_all = metric, limits, keeps_all
         self.patience = Patience(rounds)
         self.n_trained = 0
 
@@ -343,6 +507,6 @@ class _HoldOutStopper(Callback):
         return self.patience.is_over(epoch) or any([limit.is_over() for limit in self._limits])
 
     def after_training(self, model: Model) -> None:
-        """Drop the rounds after the best one, for a hold-out fit whose model is kept."""
-        if self.patience.best_round is not None:
+        """Drop the rounds after the best one, unless all are kept."""
+        if not self._keeps_all and self.patience.best_round is not None:
             model.truncate(self.patience.best_round + 1)

@@ -42,7 +42,7 @@ def shrink_initial_scores(run: TrainingRun) -> None:
     assert run.initial is not None and run.make_hold_out_run is not None
     metric = get_default_metric(run)
     rows, held = next(iter_hold_outs(run, 1))
-    hold_out = run.make_hold_out_run(rows, held, metric)
+    hold_out = run.make_hold_out_run(run, rows, held, metric)
     n_rounds = min(INIT_ROUNDS, run.settings.boosting.n_estimators)
     boosting = replace(run.settings.boosting, learning_rate=INIT_RATE, n_estimators=n_rounds)
     settings = replace(run.settings, boosting=boosting)
@@ -66,9 +66,7 @@ def shrink_initial_scores(run: TrainingRun) -> None:
 def _scale_offsets(run: TrainingRun, factor: float) -> None:
     """Multiply all offsets by a factor; y does not contain them."""
     run.target = run.target.replace_rows(offset=factor * run.target.rows.offset)
-    run.eval_sets = [
-        replace(e, rows=e.rows.replace(offset=factor * e.rows.offset)) for e in run.eval_sets
-    ]
+    run.scale_eval_offsets(factor)
 
 
 # --- before features are read -------------------------------------------------------------------
@@ -154,13 +152,6 @@ def read_offsets(run: TrainingRun, make_reader: Callable[[], Any]) -> None:
     run.data, *run.eval_data = (
         d.replace_rows(offset=offset) for d, offset in zip(data, offsets, strict=True)
     )
-
-
-def set_offset(run: TrainingRun) -> None:
-    """Set the offset of rows, and subtract it from y if the loss depends on the difference only."""
-    run.target = run.target.replace_rows(offset=run.data.rows.offset)
-    if run.objective.is_translation_invariant:
-        run.target = run.target.subtract_offset(run.objective.outputs_per_target())
 
 
 def check_metric_is_known(objective: Objective, eval_metric: object, use: str) -> None:

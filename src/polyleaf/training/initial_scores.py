@@ -17,6 +17,8 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.utils.validation import check_array, check_is_fitted, has_fit_parameter
 
 from polyleaf.binned_data.random_rows import find_repeated_rows, hash64, hash_values
@@ -33,8 +35,10 @@ from polyleaf.objectives._utils import minimise_base_score
 from polyleaf.runtime.capabilities import check, refuse
 from polyleaf.runtime.row_data import select_rows
 from polyleaf.runtime.user_warnings import warn_user
+from polyleaf.training.linear_models import LinearFit
 from polyleaf.training.prepare import check_parts, check_rows, hash_rows, read_split_rules
 from polyleaf.training.training_run import TrainingData, TrainingRun
+from polyleaf.user_data.features import read_features
 from polyleaf.user_data.target import Target
 from polyleaf.user_data.target_scaling import sum_columns
 
@@ -47,6 +51,7 @@ _MAX_FACTOR_STEPS, _FACTOR_TOLERANCE = 30, 1e-3
 _LEAST_FACTOR = 1e-6  # of scores that are of no use
 _CLEAR_SCORE = 12.0  # scores up to this size are compared: probabilities near 0 or 1 are clipped
 _SPARSE_DENSITY = 0.1  # of coefficients that are stored as a sparse matrix
+_LEAST_COEF = 1e-13  # relative to the largest
 _UNSEEN_SCORE = 6.0  # of a label that is the same in all rows, as all others are
 _PROBE_CELLS = 1 << 22  # numbers in the rows that an estimator scores at a time
 _N_OUTER_ROWS = 256  # rows that are moved outside the range of X, where scores are compared
@@ -63,17 +68,16 @@ def start_from_initial_model(
     """
     start, target, objective, data = run.init_model, run.target, run.objective, run.data
     init, previous = getattr(p, "init", None), None if start is None else start.initial
+    if isinstance(init, str):
+        if target.is_sparse or scipy.sparse.issparse(data.X):
+            init = _choose_estimator(data, target)
     if init is None and init_scores is not None:
         raise ValueError("init_scores are the out-of-fold scores of init, which is None.")
     if start is not None and previous is None:
         raise ValueError(
             "The model to continue has no initial model, and cannot be given one: leave init=None."
         )
-    if init is not None and not (hasattr(init, "fit") and hasattr(init, "predict")):
-        raise TypeError(
-            "init must be an estimator with fit and predict, such as Ridge(), or None; got "
-            f"{init!r}."
-        )
+    is_standard = isinstance(init, str)
     check(
         parameters=p,
         model=start,
@@ -85,16 +89,33 @@ def start_from_initial_model(
         ),
         target=target,
     )
-    _check_no_missing_targets(data.rows.weight, target)
+    if not is_standard:
+        _check_no_missing_targets(data.rows.weight, target)
     rows_id = _identify(target)
-    if previous is not None and previous.rows_id != rows_id and init_scores is None:
-        _set_scores(run, previous, previous.scores(data.X))
+    is_known = previous is not None and (previous.rows_id != rows_id or not previous.starts_trees)
+    if previous is not None and is_known and init_scores is None:
+        _set_scores(run, p, previous, _score(p, previous, data.X))
         return
     if init is None:
         raise ValueError(
             "The initial model of the model to continue was fitted to these rows, so its scores "
             "are too good there: set init, or pass init_scores."
         )
+    if is_standard and init_scores is None:
+        check_rows(p, data.X, target)
+        table = read_features(data.X, categorical_features=p.categorical_features)
+        rules = read_split_rules(p, data.rows, target.n_rows)
+        linear = LinearFit.fit(table, target, objective, rules, run.seeds.training)
+        model = previous or replace(linear.model, rows_id=rows_id)
+        assert isinstance(model, LinearInitialModel)
+        linear = replace(linear, model=model, is_optional=init == "auto")
+        run.linear = linear
+        run.eval_data = [
+            each.replace_rows(offset=_score(p, linear.model, each.X)) for each in run.eval_data
+        ]
+        if previous is not None:
+            run.use_linear_model()
+        return
     fit_data = _Data(init, data, target, objective)
     if init_scores is not None:
         check_is_fitted(init)
@@ -116,7 +137,7 @@ def start_from_initial_model(
     else:
         model = previous
     scores = model.factor * scores
-    _set_scores(run, model, scores if model.sparse is None else model.sparse.select(scores))
+    _set_scores(run, p, model, scores if model.sparse is None else model.sparse.select(scores))
 
 
 def _warn_interactions(p: Any, model: InitialModel) -> None:
@@ -128,11 +149,29 @@ def _warn_interactions(p: Any, model: InitialModel) -> None:
         )
 
 
-def _set_scores(run: TrainingRun, model: InitialModel, scores: Any) -> None:
+def _set_scores(run: TrainingRun, p: Any, model: InitialModel, scores: Any) -> None:
     """Set the initial model of a run, and the scores of all rows; `scores`: of its own rows."""
     run.initial = model
-    run.data = run.data.replace_rows(offset=scores)
-    run.eval_data = [each.replace_rows(offset=model.scores(each.X)) for each in run.eval_data]
+    run.data = run.data.replace_rows(offset=scores if model.starts_trees else None)
+    run.eval_data = [each.replace_rows(offset=_score(p, model, each.X)) for each in run.eval_data]
+
+
+def _score(p: Any, model: InitialModel, X: DataLike) -> Any:
+    """Return the scores of X as it was passed."""
+    if model.reads_table:
+        X = read_features(X, categorical_features=p.categorical_features).to_float64()
+    return model.scores(X)
+
+
+def _choose_estimator(data: TrainingData, target: Target) -> Any:
+    """Return the estimator that takes the place of the linear model for sparse X or y, whose
+    normal equations would be too large."""
+    if target.encoding.kind == "regression":
+        return Ridge(solver="sparse_cg")
+    if target.is_sparse:
+        return RidgeClassifier(alpha=10.0)
+    model = LogisticRegression(solver="liblinear")
+    return model if target.encoding.kind == "binary" else OneVsRestClassifier(model)
 
 
 def _identify(target: Target) -> str:
@@ -164,7 +203,7 @@ def _check_no_missing_targets(weight: DataLike, target: Target) -> None:
     if target.encoding.missing == "ignore" and target.weight is not None:
         row_weight = np.ones(target.n_rows) if weight is None else np.asarray(weight)
         if ((target.weight == 0).T & (row_weight != 0).T).any():
-            refuse("init", "missing_values_in_y")
+            refuse("init_estimator", "missing_values_in_y")
 
 
 class _Data:
@@ -179,7 +218,7 @@ class _Data:
         self.y, self.weight = _decode_target(target, init), _read_weight(data.rows.weight)
         self.reader = ScoreReader(
             encoding.kind,
-            objective.link,
+            objective.initial_link,
             encoding.classes,
             objective.n_scores(encoding.n_outputs),
             tuple(objective.offset_mask),
@@ -348,6 +387,11 @@ def _find_linear_model(estimator: Any, data: _Data) -> LinearInitialModel | None
         return None
     coef = change_each(base + step)
     coef = coef if is_sparse else coef / step[:, None]
+    # Differences of scores leave rounding errors where an estimator has no coefficient.
+    values = coef.data if is_sparse else coef
+    values[np.abs(values) <= _LEAST_COEF * np.abs(values).max(initial=0.0)] = 0.0
+    if is_sparse:
+        coef.eliminate_zeros()
     intercept = origin[0] - base @ coef
     try:
         changes, fill = change_each(np.full(n_features, np.nan)), base.copy()

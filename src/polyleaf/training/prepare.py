@@ -112,7 +112,7 @@ def prepare(
         run.make_fold_data = _get_fold_maker(params, unprojected, binned, run)
     run.dataset = binned
     if has_hold_outs:
-        run.make_hold_out_run = partial(make_hold_out_run, run, binned)
+        run.make_hold_out_run = partial(make_hold_out_run, binned)
         if run.rules.time is not None:
             parts = run.rules.split(run.target.n_rows, HELD_OUT, 0, None)
             warn_of_left_ranges(binned.mapper, *(binned.rows(p).count_bins() for p in parts))
@@ -172,6 +172,9 @@ def _hold_out(
     check_parts(train, held)
     groups, time = (select_rows(ranks, held) for ranks in (target.rows.groups, target.rows.time))
     held_out = run.data.take(held)._replace(name=VALIDATION).replace_rows(groups=groups, time=time)
+    if run.linear is not None:
+        held_out = held_out.replace_rows(offset=run.linear.scores[held])
+        run.linear = run.linear.take(train)
     run.target, run.rules = target.take(train), rules.take(train)
     return select_rows(X, train), held_out, target.take(held)
 
@@ -409,7 +412,7 @@ def _differs_in_categories(categorical_features: object, X: Dataset) -> bool:
 
 
 def make_hold_out_run(
-    run: TrainingRun, binned: Dataset, rows: np.ndarray, held: np.ndarray, metric: Metric
+    binned: Dataset, run: TrainingRun, rows: np.ndarray, held: np.ndarray, metric: Metric
 ) -> TrainingRun:
     """Return a training on some rows, evaluated on others, for `TrainingRun.make_hold_out_run`.
 

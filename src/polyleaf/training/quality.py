@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import TypeVar
 
@@ -99,12 +99,12 @@ def get_cost(member: Member) -> float:
     return cost * (_LINEAR_COST if "leaf" in member.changes else 1.0)
 
 
-def choose_members(
+def choose_weights(
     candidates: Sequence[Member],
     compute_loss: Callable[[dict[int, float]], float],
     max_rounds: float,
-) -> list[Member]:
-    """Return the members, with weights, of the model with the lowest loss.
+) -> dict[int, float]:
+    """Return the weights of the candidates in the mean with the lowest loss, by their numbers.
 
     `candidates`: with their numbers of rounds. `compute_loss`: returns the loss of the weighted
     mean of some candidates, `{number: weight}`. `max_rounds`: limit for the rounds of several
@@ -116,8 +116,7 @@ def choose_members(
         for mix in _iter_mixes(len(candidates))
         if len(mix) == 1 or sum(costs[i] for i in mix) <= max_rounds
     ]
-    best = min(mixes, key=compute_loss)
-    return [replace(candidates[i], weight=weight) for i, weight in best.items()]
+    return min(mixes, key=compute_loss)
 
 
 def _iter_mixes(n_candidates: int) -> Iterator[dict[int, float]]:

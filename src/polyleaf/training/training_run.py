@@ -24,11 +24,13 @@ from polyleaf.runtime.row_data import ARGUMENTS, RowData, select_rows
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.sketching.projections import Projection
 from polyleaf.training.evaluation import EvalSet, make_metrics
+from polyleaf.training.linear_models import LinearFit
 from polyleaf.training.members import Member
 from polyleaf.training.quality import RUNGS, Rung
 from polyleaf.training.sampling import GlobalRowIds
 from polyleaf.user_data.target import Target
 
+MakeHoldOutRun: TypeAlias = Callable[["TrainingRun", np.ndarray, np.ndarray, Metric], "TrainingRun"]
 MakeFoldData: TypeAlias = Callable[[np.ndarray, np.ndarray], tuple[Dataset, Dataset]]
 
 
@@ -105,6 +107,8 @@ class TrainingRun:
     is_new_output: np.ndarray | None = None  # (n_scores,), outputs that the old model did not have
     base_score: np.ndarray | None = None  # (n_scores,), replaces the objective's own
     initial: InitialModel | None = None  # model whose raw scores the trees are added to
+    # linear model that hold-out fits decide about; evaluation sets have its scores as offsets
+    linear: LinearFit | None = None
     projection: Projection | None = None  # projection of the features
     dataset: Dataset | TrainingBins = field(init=False)
     bin_counts: np.ndarray | None = None  # of the data set, as `Model.bin_counts`
@@ -114,9 +118,9 @@ class TrainingRun:
     # `make_fold_data(rows, held)` learns the features of some rows anew, if they are derived from
     # y: returns these rows and others as data sets
     make_fold_data: MakeFoldData | None = None
-    # `make_hold_out_run(rows, held, metric)` returns a training on some of the rows, evaluated on
-    # others, to choose something for the training on all rows
-    make_hold_out_run: Callable[[np.ndarray, np.ndarray, Metric], TrainingRun] | None = None
+    # `make_hold_out_run(run, rows, held, metric)` returns a training on some of the rows of a run,
+    # evaluated on others, to choose something for the training on all rows
+    make_hold_out_run: MakeHoldOutRun | None = None
     members: Sequence[Member] = ()  # if there are several, or `quality` has changed parameters
     candidates: Sequence[Member] = ()  # compared by hold-out fits, which choose the members
     rung: Rung = RUNGS["fast"]  # how long the choice and the training may take
@@ -156,6 +160,28 @@ class TrainingRun:
             outputs_log=other.outputs_log,
             learning_rates=other.learning_rates,
         )
+
+    def set_offset(self, offset: np.ndarray | None) -> None:
+        """Set the offset of the rows, and subtract it from y if the loss depends on the difference
+        only."""
+        self.target = self.target.replace_rows(offset=offset)
+        if offset is not None and self.objective.is_translation_invariant:
+            self.target = self.target.subtract_offset(self.objective.outputs_per_target())
+
+    def use_linear_model(self) -> None:
+        """Let trees start from the linear model."""
+        assert self.linear is not None
+        self.initial = self.linear.model
+        self.data = self.data.replace_rows(offset=self.initial.factor * self.linear.scores)
+        self.set_offset(self.data.rows.offset)
+        self.linear = None
+
+    def scale_eval_offsets(self, factor: float) -> None:
+        """Multiply the offsets of evaluation sets by a factor."""
+        self.eval_sets = [
+            replace(e, rows=e.rows.replace(offset=factor * e.rows.offset if factor else None))
+            for e in self.eval_sets
+        ]
 
     def copy_for_rows(self, dataset: Dataset | TrainingBins, rows: RowData) -> TrainingRun:
         """Return the same training on other rows, for a model that is not kept: its scores stay on

@@ -251,6 +251,19 @@ class FeatureTable:
                 values[category.feature] = np.nan
         return values
 
+    def to_float64(self) -> NDArray[np.float64]:
+        """Return the values (n_rows, n_features), NaN where missing; 0 for categories."""
+        if self.device_array is not None:
+            return self.copy_to_host(None).to_float64()
+        values = np.zeros((self.n_rows, self.n_features))
+        for block in self.dense:
+            values[:, block.features] = block.values
+        for sparse in self.sparse:
+            shape = (self.n_rows, len(sparse.features))
+            stored = sparse.data, sparse.indices, sparse.indptr
+            values[:, sparse.features] = scipy.sparse.csc_matrix(stored, shape).toarray()
+        return values
+
     def describe_feature(self, feature: int) -> str:
         """Return a feature's name in quotes, or its position, for messages."""
         names = self.feature_names

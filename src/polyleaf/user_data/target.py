@@ -418,12 +418,12 @@ def weigh_targets(target: Target, target_weight: object) -> Target:
     if target_weight is None:
         return target
     encoding = target.encoding
+    if encoding.kind in ("binary", "multiclass"):
+        refuse("target_weight", "one_label")
     if encoding.one_dimensional:
-        what = "target" if encoding.kind == "regression" else "label per row"
-        hint = "leave it out" if encoding.kind == "regression" else "use class_weight for classes"
         raise ValueError(
-            f"target_weight weighs several targets or labels against each other, but y has one "
-            f"{what}: {hint}."
+            "target_weight weighs several targets or labels against each other, but y has one "
+            "target: leave it out."
         )
     factors = read_target_weight(target_weight, encoding.n_outputs, encoding.output_names)
     weight = target.weight
