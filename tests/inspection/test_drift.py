@@ -13,6 +13,7 @@ from polyleaf import (
     Dataset,
     PolyleafClassifier,
     PolyleafMultiTask,
+    PolyleafRanker,
     PolyleafRegressor,
     load_model,
     refit,
@@ -188,8 +189,16 @@ def test_kinds_of_models():
         drift = measure_drift(fitted, X, y)
         assert len(drift.outputs) == fitted.model_.n_outputs and drift.error
         assert "mean" in drift.outputs and not drift.is_drifted.any()
-    tasks = PolyleafMultiTask(n_estimators=2).fit(X, pd.DataFrame({"k": classes, "x": X[:, 1]}))
-    assert len(measure_drift(tasks, X).outputs) == tasks.model_.n_outputs
+    Y = pd.DataFrame({"k": classes, "x": X[:, 1]})
+    tasks = PolyleafMultiTask(n_estimators=2).fit(X, Y)
+    drift, scores = measure_drift(tasks, X, Y), tasks.d2_scores(X, Y)
+    assert len(drift.outputs) == tasks.model_.n_outputs
+    assert list(drift.error.values())[: len(scores)] == pytest.approx(list(scores.values()))
+    query = np.repeat(np.arange(40), 10)
+    ranker = PolyleafRanker(n_estimators=2).fit(X, classes, qid=query)
+    assert not measure_drift(ranker, X).is_drifted.any()
+    with pytest.raises(ValueError, match="score_goals evaluates"):
+        measure_drift(ranker, X, classes)
     counts = PolyleafRegressor(objective="poisson", n_estimators=2)
     counts.fit(X, classes, offset=np.zeros(400))
     with pytest.warns(UserWarning, match="offset"):

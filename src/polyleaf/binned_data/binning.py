@@ -518,6 +518,8 @@ class BinMapper:
     def count_outside(self, table: FeatureTable) -> NDArray[np.int64]:
         """Return the rows of `table` with a value beyond `ranges_`, by feature: (n_features,)."""
         assert self.ranges_ is not None
+        if table.device_array is not None:
+            table = table.copy_to_host(None)
         counts = np.zeros(table.n_features, np.int64)
         is_float64, (low, high) = self.float64_bins_, self.ranges_
         for block in table.dense:

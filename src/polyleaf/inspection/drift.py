@@ -59,7 +59,7 @@ class Drift:
         Mean, standard deviation and quantiles of the predictions, and the `error` of each output if
         y is known, after the name of the metric; of reference rows with `reference_` before.
     error, reference_error : dict of str to float
-        Metric of the objective over all outputs; empty without y.
+        Metric of the objective over all outputs, or D2 of each task; empty without y.
     """
 
     feature_names: list[str]
@@ -117,7 +117,7 @@ def measure_drift(
     X : array-like, data frame or sparse matrix of shape (n_rows, n_features)
         New rows, at least some hundred.
     y : array-like, optional
-        Their targets, for errors.
+        Their targets, for errors; not for a ranker, see its `score_goals`.
     X_reference, y_reference : optional
         Rows to compare with in place of the training rows, such as validation rows, or the rows of
         last month. Their predictions are compared, too.
@@ -295,7 +295,10 @@ def _summarise_outputs(
     summary |= {name: np.quantile(predicted, q, axis=0) for name, q in _QUANTILES.items()}
     if y is None:
         return names, summary, {}
-    scorer = Scorer(model, rows.table, y)
+    if "relevance" in model.objective.target_kinds:
+        raise ValueError("y is not taken for a ranking: score_goals evaluates the queries.")
+    tasks = [place.task.name for place in model.objective.tasks]
+    scorer = Scorer(model, rows.table, y, metrics=dict.fromkeys(tasks, "d2") if tasks else None)
     error = scorer(raw)
     try:
         values, metric = scorer.per_output(raw)
