@@ -101,6 +101,21 @@ def test_a_refit_blends_old_outputs_only():
     np.testing.assert_array_equal(half.predict_raw(X)[:, 2], new.predict_raw(X)[:, 2])
 
 
+def test_new_outputs_of_groups_are_learned_by_new_trees():
+    old = make_regressor({"output_groups": [[0], [1]]}).fit(X, VALUES[:, :2])
+    for groups, found in (("auto", [[0], [1], [2]]), ([[0, 2], [1]], [[0, 2], [1]])):
+        old.output_groups = groups
+        model = continue_training(old, X, VALUES)
+        assert model.model_.output_groups == found
+        raw = model.model_.predict_raw(X, 0, OLD_ROUNDS)
+        np.testing.assert_array_equal(raw[:, :2], old.predict_raw(X))
+        assert not np.ptp(raw[:, 2]) and np.ptp(model.predict(X)[:, 2])
+    old.output_groups = [[0], [1]]
+    wide = widened_refit(old, X, VALUES).predict_raw(X)
+    np.testing.assert_array_equal(wide[:, :2], refit(old, X, VALUES[:, :2]).predict_raw(X))
+    np.testing.assert_allclose(wide[:, 2], VALUES[:, 2].mean())
+
+
 def test_statistics_of_old_trees_stay():
     old = make_regressor({}).fit(X, VALUES[:, :2])
     model = continue_training(old, X[:100], VALUES[:100], n_estimators=1)

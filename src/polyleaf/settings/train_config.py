@@ -187,7 +187,7 @@ class TrainConfig:
     workers: Context
     has_sparse_targets: bool  # whether targets, scores and gradients are kept sparse
 
-    def replace_output_groups(self, groups: list[list[int]]) -> TrainConfig:
+    def replace_output_groups(self, groups: list[list[int]] | None) -> TrainConfig:
         """Return the same configuration with other groups of outputs."""
         return dataclasses.replace(
             self, boosting=dataclasses.replace(self.boosting, output_groups=groups)

@@ -96,7 +96,8 @@ def refit(run: TrainingRun) -> None:
     run.metadata = renew_metadata(run)
     bound = bind_objective(run.objective, run.rows, run.settings)
     model = make_model(run, bound)
-    loop = BoostingLoop(run.settings, make_components(run, bound, model))
+    settings = run.settings.replace_output_groups(None)  # those of the trees are followed
+    loop = BoostingLoop(settings, make_components(run, bound, model))
     # All members have trees of the same outputs in a round.
     groups_of_round = {
         round: [old.forest.outputs(t) for t in next(iter(get_member_trees(old, round).values()))]

@@ -76,7 +76,9 @@ def resolve_output_groups(run: TrainingRun) -> None:
         old = run.init_model
         if OUTPUT_GROUPS in old.metadata:
             run.metadata = run.metadata | {OUTPUT_GROUPS: old.metadata[OUTPUT_GROUPS]}
-        run.settings = run.settings.replace_output_groups(old.output_groups)
+        groups = old.output_groups
+        new = np.setdiff1d(np.arange(old.n_outputs), np.concatenate(groups)).tolist()
+        run.settings = run.settings.replace_output_groups([*groups, new] if new else groups)
         return
 
     def train_part(
