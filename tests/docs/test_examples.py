@@ -46,6 +46,12 @@ SHOWS = {
         f["constrained falls"] == 0 < f["free falls"] and f["constrained"] < 1.1 * f["free"]
     ),
     "multilabel": lambda f: f["hamming"] < f["hamming of the majority"],
+    "new_rows": lambda f: (
+        f["named"] == f["same scores"] == 1
+        and f["named without a change"] == 0
+        and f["found"] > 0.6
+        and f["accuracy"] > f["accuracy before"]
+    ),
     "offsets": lambda f: (
         2 * f["both"] < f["trees"] < f["line"]
         and 1.5 * f["exposure"] < f["feature"]
