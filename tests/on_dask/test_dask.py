@@ -17,7 +17,7 @@ import dask  # noqa: E402
 from distributed import Client, LocalCluster  # noqa: E402
 
 from polyleaf import PolyleafClassifier, PolyleafRanker, PolyleafRegressor  # noqa: E402
-from polyleaf.dask import DaskPolyleafClassifier, DaskPolyleafRegressor  # noqa: E402
+from polyleaf.dask import DaskPolyleafClassifier, DaskPolyleafRegressor, driver  # noqa: E402
 from polyleaf.dask import DaskPolyleafRanker as DaskRanker  # noqa: E402
 from polyleaf.estimators import distributed_fit  # noqa: E402
 
@@ -469,8 +469,7 @@ def test_thresholds_equal_those_of_one_machine(client, labels, threshold):
     assert (local.predict(X) != PolyleafClassifier(**SMALL).fit(X, y).predict(X)).any()
 
 
-@pytest.mark.parametrize("is_evaluated", [False, True])
-@pytest.mark.parametrize("labels", [False, True])
+@pytest.mark.parametrize(("labels", "is_evaluated"), [(False, False), (True, True)])
 def test_chosen_thresholds_equal_those_of_one_machine(client, labels, is_evaluated):
     X, Y = make_data()
     y = (Y > 1).astype(int) if labels else np.where(Y[:, 0] > 1, "low", "high").astype(object)
@@ -504,6 +503,62 @@ def test_comparisons_on_one_worker(client, parameters, monkeypatch):
     monkeypatch.setattr(distributed_fit, "MAX_ROWS", N - 1)
     with pytest.raises(ValueError, match="takes at most a million rows"):
         model.fit(*lazy)
+
+
+def make_cities():
+    """Return data with a column of more than 255 categories, and what they explain."""
+    rng = np.random.default_rng(8)
+    n = 900
+    city, effect = rng.integers(0, 300, n), rng.normal(size=300)
+    X = pd.DataFrame({"city": np.char.add("c", city.astype(str)).astype(object)})
+    X["a"], X["b"] = rng.normal(size=(2, n))
+    X.loc[5, "city"] = None
+    y = effect[city] * 2 + X["a"] + rng.normal(size=n) / 4
+    return X, pd.Series(y, name="y"), pd.Series(rng.integers(0, 40, n))
+
+
+@pytest.mark.parametrize(
+    "case", ["values", "rounds", "quantiles", "threshold", "ranking", "counts", "continued"]
+)
+def test_columns_of_many_categories(client, case, monkeypatch):
+    X, y, qid = make_cities()
+    fit, kind, parameters = {}, (PolyleafRegressor, DaskPolyleafRegressor), dict(SMALL)
+    match case:
+        case "values":
+            parameters |= {"leaf": "linear"}
+        case "rounds":
+            parameters |= {"n_estimators": None, "learning_rate": 0.5, "output_groups": "auto"}
+            y = pd.DataFrame({"u": y, "v": X["b"]})
+        case "quantiles":
+            parameters |= {"objective": "quantile", "quantile_alpha": 0.9}
+        case "threshold":
+            kind, parameters = (
+                (PolyleafClassifier, DaskPolyleafClassifier),
+                parameters | {"threshold": "f1"},
+            )
+            y = (y > 1).astype(int)
+        case "ranking":
+            kind, y, fit = (PolyleafRanker, DaskRanker), (y > 1).astype(float), {"qid": qid}
+            parameters |= {"n_estimators": None, "learning_rate": 0.5}
+        case "counts":
+            parameters |= {"objective": "poisson"}
+            y, fit = np.floor(np.exp(y / 2)), {"offset": X["b"] / 4}
+    local = kind[0](**parameters).fit(X, y, **fit)
+    lazy, lazy_y, *others = (
+        dd.from_pandas(part, npartitions=4, sort=False) for part in (X, y, *fit.values())
+    )
+    model = kind[1](client=client, **parameters)
+    model.fit(lazy, lazy_y, **dict(zip(fit, others, strict=True)))
+    assert_same_model(model, local)
+    if case == "continued":
+        local.fit(X, y, init_model=local)
+        model.fit(lazy, lazy_y, init_model=model.model_)
+        assert_same_model(model, local)
+        model.refit(lazy, lazy_y)
+        assert_same_model(model, local.refit(X, y))
+        monkeypatch.setattr(driver, "MAX_ROWS", len(X) - 1)
+        with pytest.raises(ValueError, match="Column city of X has more than 255 categories"):
+            model.fit(lazy, lazy_y)
 
 
 def test_concurrent_fits_and_a_fit_within_a_task(client):

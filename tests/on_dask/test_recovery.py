@@ -159,13 +159,13 @@ def test_workers_lost_while_the_plugin_is_registered(client, local, n_losses, mo
 def test_workers_lost_while_the_fit_is_planned(client, local, is_first, monkeypatch):
     plan, lost = worker.plan_shared_fit, []
 
-    def lose_one(estimator, run, callbacks, workers):
+    def lose_one(estimator, run, callbacks, workers, has_evaluation):
         if not lost and workers.communicator.rank == 0:
             address = get_worker().address
             others = sorted(client.cluster.scheduler.workers.keys() - {address})
             lost.append(address if is_first else others[0])
             close_workers(client, set(lost))
-        return plan(estimator, run, callbacks, workers)
+        return plan(estimator, run, callbacks, workers, has_evaluation)
 
     monkeypatch.setattr(worker, "plan_shared_fit", lose_one)
     model = fit(client, None)

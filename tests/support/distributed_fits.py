@@ -108,7 +108,7 @@ def fit_on_threads(
         rank = np.random.default_rng(seed).integers(0, size, query.max() + 1)[query]
         rows = [np.flatnonzero(rank == r) for r in range(size)]
     if shared.auto_rounds_metric is None and shared.searches:
-        shared = search_on_one_rank(estimator, shared, shard, dataset, 1)
+        shared = search_on_one_rank(estimator, shared, shard, dataset, dataset, 1)
     rows = cuts(dataset.n_rows, size, seed) if rows is None else rows
     sets = []
     for name, (X_val, y_val, *start) in (eval_set or {}).items():
@@ -136,7 +136,7 @@ def fit_on_threads(
         )
         if shared.calibrates(estimator):
             run.data = TrainingData("training", None, row_data)
-            run.model = calibrate_on_one_rank(estimator, shared, shard, dataset, 1, run)
+            run.model = calibrate_on_one_rank(estimator, shared, shard, dataset, dataset, 1, run)
         fitted = copy.copy(estimator)
         store_result(fitted, run.model, run.target.encoding, run.evals_log, run.outputs_log)
         return fitted

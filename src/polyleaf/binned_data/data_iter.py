@@ -472,6 +472,19 @@ def stack_blocks(
     return table
 
 
+def concatenate_categories(
+    parts: Sequence[Sequence[CategoryColumn]], sizes: Sequence[int]
+) -> list[CategoryColumn]:
+    """Return the same categorical features of several parts of the rows, of these sizes."""
+    summaries = {column.feature: CategorySummary() for column in parts[0]}
+    first = 0
+    for columns, size in zip(parts, sizes, strict=True):
+        for column in columns:
+            summaries[column.feature].add(column, first, keep_rows=True)
+        first += size
+    return [summary.to_column(feature, first) for feature, summary in summaries.items()]
+
+
 # ---- second pass -------------------------------------------------------------------------------
 
 

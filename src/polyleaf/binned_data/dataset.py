@@ -22,7 +22,7 @@ from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.compatibility import add_version, remove_version
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.row_data import ARGUMENTS, RowData
-from polyleaf.user_data.feature_table import FeatureTable
+from polyleaf.user_data.feature_table import CategoryColumn, FeatureTable
 from polyleaf.user_data.features import FROM_DTYPE, read_features
 from polyleaf.user_data.parquet import ParquetRows
 from polyleaf.user_data.read_target import check_same_rows
@@ -285,6 +285,7 @@ class Dataset:
         codes: NDArray[np.uint8],
         features: NDArray[np.float32] | None = None,
         n_jobs: int | None = None,
+        high_cardinality: Sequence[CategoryColumn] = (),
     ) -> Dataset:
         """Make a data set of rows that are binned already.
 
@@ -298,6 +299,8 @@ class Dataset:
             Raw values, for linear leaves.
         n_jobs : int, optional
             Threads; see ``Dataset``.
+        high_cardinality : sequence of CategoryColumn
+            Features of more than 255 categories, if no columns are derived from them yet.
 
         Returns
         -------
@@ -306,7 +309,8 @@ class Dataset:
         dataset, n_rows = cls.__new__(cls), codes.shape[1]
         held = Codes(n_rows, len(codes), codes)
         shape = n_rows, mapper.n_features_
-        dataset._set_data(BinnedData(mapper, held, features, [], *shape), n_jobs)
+        columns = list(high_cardinality)
+        dataset._set_data(BinnedData(mapper, held, features, columns, *shape), n_jobs)
         return dataset
 
     def save(self, path: str | os.PathLike[str]) -> None:

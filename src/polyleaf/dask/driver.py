@@ -32,6 +32,7 @@ from polyleaf.dask.worker import (
     PlannedFit,
     bin_partition,
     calibrate,
+    derive,
     encode_partition,
     gather_queries,
     list_destinations,
@@ -49,6 +50,7 @@ from polyleaf.runtime.collective import WorkerLostError
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
+from polyleaf.training.auto_rounds import MAX_ROWS
 from polyleaf.training.distributed import can_replay
 from polyleaf.training.quality import drop_linear
 from polyleaf.training.refit import KnownTrees
@@ -299,7 +301,7 @@ class PreparedPartitions(NamedTuple):
     """Futures on the workers: one of each kind for every partition that has rows."""
 
     shared: SharedFit
-    mapper: Future
+    mappers: list[Future]  # of the model, and of the bins without derived columns
     codes: list[Future]
     shards: list[Future]
     eval_sets: list[Future]
@@ -346,14 +348,15 @@ def _prepare(
         ]
         mapper = submit(merge_summaries, summaries, new_mapper)
     fitted_mapper: BinMapper = fetch(mapper)
-    if fitted_mapper.high_cardinality_features_:
-        feature = fitted_mapper.high_cardinality_features_[0]
-        names = fitted_mapper.feature_names_
-        column = str(names[feature] if names else feature)
-        refuse("high_cardinality", "dask", column=column)
     n_cells = sum(sizes) * fitted_mapper.n_features_
     shared.run.candidates = drop_linear(shared.run.candidates, n_cells)
     codes = [submit(bin_partition, X, mapper, shared.run.reads_features) for X in data.X]
+    binned_mapper = mapper
+    if fitted_mapper.high_cardinality_features_:
+        _check_high_cardinality(fitted_mapper, shared, sum(sizes))
+        derived = submit(derive, shared, mapper, codes, partitions)
+        mapper, parts = (submit(itemgetter(k), derived) for k in (0, 1))
+        codes = [submit(itemgetter(i), parts) for i in range(len(sizes))]
     if "query" in data.rows:  # rows move to the partition where their query begins
         ends = [fetch(submit(list_destinations, partition)) for partition in partitions]
         begins = sorted(set(itertools.chain.from_iterable(ends)))
@@ -365,8 +368,9 @@ def _prepare(
         codes, shards = ([submit(itemgetter(k), each) for each in gathered] for k in (0, 1))
     else:
         shards = [submit(attrgetter("shard"), partition) for partition in partitions]
+    mappers = [mapper, binned_mapper]
     if shared.searches:
-        shared = fetch(submit(search, estimator, shared, mapper, codes, shards))
+        shared = fetch(submit(search, estimator, shared, mappers, codes, shards))
     binned_sets = []
     for name, lazy_set in eval_sets:
         evaluated = lazy_set.submit(client, wait_for_workers)
@@ -377,7 +381,20 @@ def _prepare(
         if future.status == "error":
             future.result()
     row_data = data.rows if shared.is_cross_fitted else {}
-    return PreparedPartitions(shared, mapper, codes, shards, binned_sets, row_data)
+    return PreparedPartitions(shared, mappers, codes, shards, binned_sets, row_data)
+
+
+def _check_high_cardinality(mapper: BinMapper, shared: SharedFit, n_rows: int) -> None:
+    """Raise a ValueError if the columns of many categories are not supported."""
+    feature, names = mapper.high_cardinality_features_[0], mapper.feature_names_
+    column = str(names[feature] if names else feature)
+    if n_rows > MAX_ROWS:
+        refuse("high_cardinality", "many_dask_rows", column=column)
+    if shared.is_cross_fitted and shared.run.init_model is not None:
+        raise ValueError(
+            f"Column {column} of X has more than 255 categories, whose encoding models of folds "
+            "learn anew from raw rows: continue the training on one machine."
+        )
 
 
 def _get_rows(
@@ -413,14 +430,14 @@ def _train(
     prepared: PreparedPartitions,
     callbacks: Sequence[Callback],
 ) -> FitResult:
-    shared, mapper, codes, shards, eval_sets, row_data = prepared
+    shared, mappers, codes, shards, eval_sets, row_data = prepared
 
     def make_rank(rank: int, share: Sequence[int], resume_from: Model | None) -> tuple[Any, ...]:
         return (
             train_on_rank,
             estimator,
             shared,
-            mapper,
+            mappers[0],
             [codes[i] for i in share],
             [shards[i] for i in share],
             eval_sets if rank == 0 else [],
@@ -428,14 +445,14 @@ def _train(
             resume_from,
         )
 
-    needed = [*codes, *shards, *eval_sets, mapper]
+    needed = [*codes, *shards, *eval_sets, *mappers]
     loop = RetryLoop(retries, make_rank, codes, needed, can_replay(shared.run.settings))
     result: FitResult = loop.run()
     if not shared.calibrates(estimator):
         return result
     parts = (codes, shards) if shared.is_cross_fitted else (codes[:1], shards[:1])
     future = retries.client.submit(
-        calibrate, estimator, shared, mapper, *parts, row_data, eval_sets, result, pure=False
+        calibrate, estimator, shared, mappers, *parts, row_data, eval_sets, result, pure=False
     )
     _wait_for(retries.client, [future], retries.wait_for_workers)
     return result._replace(model=future.result())

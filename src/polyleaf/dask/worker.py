@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ import numpy as np
 from distributed import get_worker, secede
 
 from polyleaf.binned_data.binning import BinMapper
-from polyleaf.binned_data.data_iter import concatenate_rows
+from polyleaf.binned_data.data_iter import concatenate_categories, concatenate_rows
 from polyleaf.binned_data.dataset import Dataset
 from polyleaf.binned_data.partitions import PartitionSummary, summarise_partition
 from polyleaf.binned_data.random_rows import draw_ids
@@ -40,8 +41,10 @@ from polyleaf.runtime.collective import (
 from polyleaf.runtime.context import Context
 from polyleaf.runtime.queries import count_queries
 from polyleaf.runtime.types import DataLike
+from polyleaf.training.derived_columns import derive_columns
 from polyleaf.training.evaluation import EvalSet, name_eval_set
 from polyleaf.training.training_run import TrainingData, TrainingRun
+from polyleaf.user_data.feature_table import CategoryColumn
 from polyleaf.user_data.features import read_features
 from polyleaf.user_data.queries import read_queries
 from polyleaf.user_data.target import encode_evaluation_target
@@ -65,18 +68,32 @@ class BinnedRows(NamedTuple):
 
     codes: np.ndarray  # (n_columns, n_rows)
     features: np.ndarray | None  # (n_columns, n_rows), raw features, for linear leaves
+    categories: Sequence[CategoryColumn] = ()  # features of more than 255 categories
+    binned: BinnedRows | None = None  # the rows before columns were derived from these features
 
     def take(self, rows: np.ndarray) -> BinnedRows:
         """Return some rows."""
         features = None if self.features is None else self.features.take(rows, axis=1)
-        return BinnedRows(self.codes.take(rows, axis=1), features)
+        columns = [replace(column, index=column.index[rows]) for column in self.categories]
+        binned = None if self.binned is None else self.binned.take(rows)
+        return BinnedRows(self.codes.take(rows, axis=1), features, columns, binned)
 
     @staticmethod
     def concatenate(parts: Sequence[BinnedRows]) -> BinnedRows:
         """Concatenate the rows of partitions."""
         features = [part.features for part in parts if part.features is not None]
-        codes = np.concatenate([part.codes for part in parts], axis=1)
-        return BinnedRows(codes, np.concatenate(features, axis=1) if features else None)
+        binned = [part.binned for part in parts if part.binned is not None]
+        sizes = [part.codes.shape[1] for part in parts]
+        return BinnedRows(
+            np.concatenate([part.codes for part in parts], axis=1),
+            np.concatenate(features, axis=1) if features else None,
+            concatenate_categories([part.categories for part in parts], sizes),
+            BinnedRows.concatenate(binned) if binned else None,
+        )
+
+    def to_dataset(self, mapper: BinMapper, n_threads: int) -> Dataset:
+        """Return the rows as a data set."""
+        return Dataset.from_codes(mapper, self.codes, self.features, n_threads, self.categories)
 
 
 class PlannedFit(NamedTuple):
@@ -228,24 +245,50 @@ def bin_partition(X: DataLike, mapper: BinMapper, keep_features: bool) -> Binned
     """Bin the rows of a partition."""
     table = read_features(X, reference=mapper)
     features = mapper.get_raw_values(table) if keep_features else None
-    return BinnedRows(mapper.transform(table, 1), features)
+    indices = mapper.high_cardinality_features_
+    columns = [column for column in table.categories if column.feature in indices]
+    return BinnedRows(mapper.transform(table, 1), features, columns)
+
+
+def derive(
+    shared: SharedFit,
+    mapper: BinMapper,
+    rows: Sequence[BinnedRows],
+    partitions: Sequence[Partition],
+) -> tuple[BinMapper, list[BinnedRows]]:
+    """Derive columns from features of more than 255 categories, on the rows of all partitions.
+
+    Returns the mapper of the model, and the rows of each partition.
+    """
+    n_threads, run = get_worker().state.nthreads, shared.run
+    target = Shard.joined([partition.shard for partition in partitions]).target
+    binned = BinnedRows.concatenate(rows).to_dataset(mapper, n_threads)
+    is_first = run.init_model is None
+    derived = derive_columns(binned, target, run.objective, n_threads, is_first=is_first)
+    ends = np.cumsum([part.codes.shape[1] for part in rows])[:-1]
+    codes = np.split(derived.codes, ends, axis=1)
+    features: list[Any] = [None] * len(rows)
+    if derived.features is not None:
+        features = np.split(derived.features, ends, axis=1)
+    parts = zip(codes, features, rows, strict=True)
+    return derived.mapper, [BinnedRows(part, raw, (), before) for part, raw, before in parts]
 
 
 def search(
     estimator: PolyleafEstimator,
     shared: SharedFit,
-    mapper: BinMapper,
+    mappers: Sequence[BinMapper],
     rows: Sequence[BinnedRows],
     shards: Sequence[Shard],
 ) -> SharedFit:
     """Find the number of rounds and the groups of outputs, on the rows of all partitions."""
-    return search_on_one_rank(estimator, shared, *_join(mapper, rows, shards))
+    return search_on_one_rank(estimator, shared, *_join(mappers, rows, shards))
 
 
 def calibrate(
     estimator: PolyleafEstimator,
     shared: SharedFit,
-    mapper: BinMapper,
+    mappers: Sequence[BinMapper],
     rows: Sequence[BinnedRows],
     shards: Sequence[Shard],
     row_data: Mapping[str, Sequence[object]],
@@ -259,17 +302,22 @@ def calibrate(
         eval_sets=eval_sets,
         data=TrainingData("training", None, concatenate_rows(row_data)),
     )
-    joined = _join(mapper, rows, shards)
+    joined = _join(mappers, rows, shards)
     return calibrate_on_one_rank(estimator, shared, *joined, trained)
 
 
 def _join(
-    mapper: BinMapper, rows: Sequence[BinnedRows], shards: Sequence[Shard]
-) -> tuple[Shard, Dataset, int]:
-    """Return targets and bins of the rows of partitions, and the threads of this worker."""
-    n_threads = get_worker().state.nthreads
-    dataset = Dataset.from_codes(mapper, *BinnedRows.concatenate(rows), n_jobs=n_threads)
-    return Shard.joined(shards), dataset, n_threads
+    mappers: Sequence[BinMapper], rows: Sequence[BinnedRows], shards: Sequence[Shard]
+) -> tuple[Shard, Dataset, Dataset, int]:
+    """Return targets and bins of the rows of partitions, with derived columns and without, and the
+    threads of this worker.
+
+    `mappers`: of the model, and of the bins without derived columns.
+    """
+    n_threads, joined = get_worker().state.nthreads, BinnedRows.concatenate(rows)
+    dataset = joined.to_dataset(mappers[0], n_threads)
+    binned = dataset if joined.binned is None else joined.binned.to_dataset(mappers[1], n_threads)
+    return Shard.joined(shards), dataset, binned, n_threads
 
 
 def make_eval_set(
@@ -282,9 +330,8 @@ def make_eval_set(
     """Make an evaluation set of all its partitions, on the worker that evaluates it."""
     encoding = shared.run.target.encoding
     with name_eval_set(name):
-        codes, features = BinnedRows.concatenate(
-            [bin_partition(part, mapper, shared.run.reads_features) for part in X]
-        )
+        parts = [bin_partition(part, mapper, shared.run.reads_features) for part in X]
+        codes, features, *_ = BinnedRows.concatenate(parts)
         row_data, is_sparse = concatenate_rows(rows), shared.run.settings.has_sparse_targets
         if row_data.query is not None:
             row_data = read_queries(row_data, codes.shape[1])
@@ -386,12 +433,13 @@ def train_on_rank(
     def work(communicator: DaskCommunicator) -> FitResult:
         if communicator.rank == 0:
             progress.put = communicator.put
-        shard, dataset, n_threads = _join(mapper, rows, shards)
+        n_threads = get_worker().state.nthreads
+        joined = BinnedRows.concatenate([part._replace(binned=None) for part in rows])
         run = fit_rank(
             estimator,
             shared,
-            shard,
-            dataset,
+            Shard.joined(shards),
+            joined.to_dataset(mapper, n_threads),
             Context(n_threads, communicator),
             eval_sets=eval_sets,
             callbacks=[*callbacks, progress],

@@ -35,7 +35,12 @@ from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.factory import bind_objective
 from polyleaf.training.fit import as_callbacks, scale_base_score, train
 from polyleaf.training.group_search import resolve_output_groups
-from polyleaf.training.prepare import join_copies, make_hold_out_run, read_split_rules
+from polyleaf.training.prepare import (
+    get_fold_maker,
+    join_copies,
+    make_hold_out_run,
+    read_split_rules,
+)
 from polyleaf.training.sampling import GlobalRowIds
 from polyleaf.training.training_run import TrainingData, TrainingRun
 from polyleaf.user_data.read_target import get_given_names
@@ -227,14 +232,20 @@ def _get_group_trials(run: TrainingRun) -> dict[str, Any]:
 
 
 def search_on_one_rank(
-    estimator: PolyleafEstimator, shared: SharedFit, shard: Shard, dataset: Dataset, n_threads: int
+    estimator: PolyleafEstimator,
+    shared: SharedFit,
+    shard: Shard,
+    dataset: Dataset,
+    binned: Dataset,
+    n_threads: int,
 ) -> SharedFit:
     """Find the number of rounds and the groups of outputs on one rank, which has all bins.
 
     `shared`: a plan that `searches`. `shard`: all rows, in their order. `dataset`: the same rows,
-    binned. `n_threads`: number of threads of this rank.
+    binned. `binned`: without columns that are derived from y. `n_threads`: number of threads of
+    this rank.
     """
-    run = _gather_run(estimator, shared, shard, dataset, n_threads)
+    run = _gather_run(estimator, shared, shard, dataset, binned, n_threads)
     if shared.auto_rounds_metric is not None:
         find_n_estimators(run, shared.auto_rounds_metric)
     if isinstance(run.settings.boosting.output_groups, str):
@@ -254,16 +265,17 @@ def calibrate_on_one_rank(
     shared: SharedFit,
     shard: Shard,
     dataset: Dataset,
+    binned: Dataset,
     n_threads: int,
     trained: TrainingRun,
 ) -> Model:
     """Calibrate quantiles and choose the threshold as the fit of one machine does.
 
-    `shard`, `dataset`, `n_threads`: as for `search_on_one_rank`; without rows if the fit
+    `shard`, `dataset`, `binned`, `n_threads`: as for `search_on_one_rank`; of any rows if the fit
     `calibrates` on an evaluation set. `trained`: result of the training: a model, its learning
     rates and evaluation sets, and `data` with the rows as the user passed them.
     """
-    run = _gather_run(estimator, shared, shard, dataset, n_threads)
+    run = _gather_run(estimator, shared, shard, dataset, binned, n_threads)
     run.model, run.learning_rates = trained.model, trained.learning_rates
     run.eval_sets, run.data = trained.eval_sets, trained.data
     fitted = copy.copy(estimator)
@@ -273,20 +285,26 @@ def calibrate_on_one_rank(
 
 
 def _gather_run(
-    estimator: PolyleafEstimator, shared: SharedFit, shard: Shard, dataset: Dataset, n_threads: int
+    estimator: PolyleafEstimator,
+    shared: SharedFit,
+    shard: Shard,
+    dataset: Dataset,
+    binned: Dataset,
+    n_threads: int,
 ) -> TrainingRun:
     """Return the training of all rows on one rank."""
     target = shard.target
     rules = read_split_rules(estimator, RowData(), target.n_rows)
-    if target.n_rows > 0:
-        rules = join_copies(rules, dataset.hash_rows, target)
+    rules = join_copies(rules, binned.hash_rows, target)
     run = shared.run.replace(
         target=target,
         rules=rules,
         settings=replace(shared.run.settings, workers=Context(n_threads)),
         base_score=scale_base_score(estimator.base_score, target.encoding, shared.run.objective),
     )
-    run.dataset, run.make_hold_out_run = dataset, partial(make_hold_out_run, dataset)
+    run.dataset, run.make_hold_out_run = dataset, partial(make_hold_out_run, binned)
+    if shared.is_cross_fitted:
+        run.make_fold_data = get_fold_maker(estimator, None, binned, run)
     describe_model(estimator, run)
     return run
 

@@ -942,8 +942,9 @@ FEATURES = {
         "Categorical features of more than 255 categories",
         _find_high_cardinality,
         {
-            "dask": "Column {column} of X has more than 255 categories. Their target encoding is "
-            "supported on one machine only: drop the column, or encode it as numbers.",
+            "many_dask_rows": "Column {column} of X has more than 255 categories. One Dask worker "
+            "learns their target encoding, and takes at most a million rows: drop the column, or "
+            "encode it as numbers.",
             "bins_on_disk": "{column} has more than 255 categories, which are encoded in memory "
             "once the target is known: leave out cache_dir and memory_limit, or the column.",
             "predictor": "predictor does not support models with high-cardinality categorical "

@@ -109,7 +109,7 @@ def prepare(
     if is_cross_fitted or has_hold_outs or finds_groups:
         run.rules = join_copies(run.rules, binned.hash_rows, run.target)
     if is_cross_fitted:
-        run.make_fold_data = _get_fold_maker(params, unprojected, binned, run)
+        run.make_fold_data = get_fold_maker(params, unprojected, binned, run)
     run.dataset = binned
     if has_hold_outs:
         run.make_hold_out_run = partial(make_hold_out_run, binned)
@@ -346,8 +346,8 @@ def _bin_features(
         )
 
 
-def _get_fold_maker(
-    params: SharedParameters, X: DataLike, binned: Dataset, run: TrainingRun
+def get_fold_maker(
+    params: SharedParameters, X: DataLike | None, binned: Dataset, run: TrainingRun
 ) -> MakeFoldData | None:
     """Return the function `TrainingRun.make_fold_data`; None if no feature is learned from y.
 
