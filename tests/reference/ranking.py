@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from polyleaf import _core
+from reference.leaf_fitting import fit_newton_leaves
 
 F32 = np.float32
 LANES = 16
@@ -181,3 +182,14 @@ def sum_lanes(values):
     for part in lanes:
         total += part
     return total
+
+
+def position_step(g, h, position, rate, reg_lambda):
+    """Return what a tree changes the bias of each position by, float32 (n_positions, m).
+
+    The positions are the leaves of a Newton step; the first has no bias. `position` (n,): numbers.
+    """
+    step = fit_newton_leaves(
+        g, h, position, position.max() + 1, reg_lambda=reg_lambda, learning_rate=rate
+    )
+    return step - step[0]

@@ -83,9 +83,10 @@ def fit_on_threads(
     offset=None,
     init_model=None,
     qid=None,
+    positions=None,
 ):
     """Return the fitted estimators of all ranks; the rows of a query, if any, are on one rank."""
-    row_data = RowData(y, sample_weight, offset, query=qid)
+    row_data = RowData(y, sample_weight, offset, query=qid, positions=positions)
     shared, shard = plan_on_threads(estimator, row_data, init_model, size, seed, bool(eval_set))
     start, target = shared.run.init_model, shard.target
     mapper = None if start is None else start.mapper

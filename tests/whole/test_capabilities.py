@@ -169,6 +169,11 @@ RECIPES = {
     "auto_output_groups": Recipe({"output_groups": "auto"}),
     "tasks": Recipe(estimator=PolyleafMultiTask),
     "ranking": Recipe(estimator=PolyleafRanker, y=RELEVANCE, fit={"qid": np.arange(60) // 6}),
+    "positions": Recipe(
+        estimator=PolyleafRanker,
+        y=RELEVANCE,
+        fit={"qid": np.arange(60) // 6, "positions": np.arange(60) % 6},
+    ),
     "intervals": Recipe(),
     "blend": Recipe(),
     "sketch": Recipe({"sketch": "random_projection"}, {"sketch_dim": 2}),
@@ -239,15 +244,20 @@ def get_queries(recipe: Recipe) -> dict[str, Any]:
     return {name: value for name, value in recipe.fit.items() if name == "qid"}
 
 
+def get_clicks(recipe: Recipe) -> dict[str, Any]:
+    """Return the queries of a ranking, and positions if there are any."""
+    return {name: value for name, value in recipe.fit.items() if name in ("qid", "positions")}
+
+
 def search(recipe: Recipe) -> None:
     classes = {PolyleafClassifier: PolyleafClassifierCV, PolyleafRanker: PolyleafRankerCV}
     estimator = classes.get(recipe.estimator, PolyleafRegressorCV)
     searching = replace(recipe, estimator=estimator).make(n_candidates=1, cv=2)
-    searching.fit(*recipe.data(), **get_queries(recipe))
+    searching.fit(*recipe.data(), **get_clicks(recipe))
 
 
 def train_on_ranks(recipe: Recipe) -> None:
-    fit_on_threads(recipe.make(), *recipe.data(), 2, **get_queries(recipe))
+    fit_on_threads(recipe.make(), *recipe.data(), 2, **get_clicks(recipe))
 
 
 def train_on_many_rows(recipe: Recipe) -> None:
@@ -270,7 +280,7 @@ def refit(recipe: Recipe) -> None:
     if isinstance(recipe.X, ArrayOnGpu):
         PolyleafRegressor(**SMALL).fit(X, Y).refit(recipe.X, Y)
         return
-    fitted, keys = fit_model(recipe), ("sample_weight", "offset", "qid")
+    fitted, keys = fit_model(recipe), ("sample_weight", "offset", "qid", "positions")
     if recipe is RECIPES["blend"]:
         fitted = blend([fitted, fitted])
     fitted.refit(*recipe.data(), **{k: v for k, v in recipe.fit.items() if k in keys})
@@ -369,6 +379,9 @@ PAIRS = [*itertools.combinations(FEATURES, 2)]
 UNTRIED = {
     # These are methods, which tests/estimators/test_ranker.py calls.
     ("ranking", "intervals"),
+    # Rankers have no weights of targets.
+    ("ranking", "target_weight"),
+    ("positions", "target_weight"),
     # A search has no multi-task models.
     ("tasks", "search"),
     ("joint_rows", "search"),

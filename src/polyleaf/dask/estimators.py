@@ -431,6 +431,7 @@ class DaskPolyleafRanker(_DaskEstimator):
         sample_weight: DataLike | None = None,
         *,
         qid: Any,
+        positions: Any = None,
         offset: DataLike | None = None,
         eval_set: Sequence[tuple[object, object]] | None = None,
         eval_names: Sequence[str] | None = None,
@@ -454,6 +455,8 @@ class DaskPolyleafRanker(_DaskEstimator):
         qid : dask Series or Array, list of delayed, or str
             Query of each row, numbers or text, with the partitions of X; or the name of the column
             of the DataFrame X that holds it. Partitions stay balanced if rows are sorted by query.
+        positions : None
+            Not supported on a cluster.
         eval_qid : list, optional
             Queries of the evaluation sets. They may be left out if `qid` is the name of a column.
 
@@ -471,7 +474,7 @@ class DaskPolyleafRanker(_DaskEstimator):
                 for data in eval_data
             ]
         X, qid = _separate_column(X, qid)
-        rows = RowData(y, sample_weight, offset, query=qid)
+        rows = RowData(y, sample_weight, offset, query=qid, positions=positions)
         restarts = max_restarts, wait_for_workers
         return self._fit_lazily(X, rows, eval_data, callbacks, init_model, *restarts)
 

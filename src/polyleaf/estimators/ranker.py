@@ -13,7 +13,7 @@ from polyleaf.estimators._fitting import refuse_objective
 from polyleaf.estimators.base import PolyleafEstimator, _checks_parameters
 from polyleaf.metrics.metric import get_metric
 from polyleaf.model import Model
-from polyleaf.model.metadata import CHOSEN_SCORE, QUERY_COLUMN
+from polyleaf.model.metadata import CHOSEN_SCORE, MEMBERS, POSITION_BIAS, QUERY_COLUMN
 from polyleaf.objectives import Objective
 from polyleaf.objectives.registry import ObjectiveSpec, ResolvedObjective
 from polyleaf.runtime.capabilities import FEATURES, refuse
@@ -69,6 +69,11 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
         Weights of the goals in each column of predictions.
     chosen_score_ : int or None
         The column that `predict` returns, if `choose_goal_weights` has chosen one.
+    positions_ : ndarray of shape (n_positions,), int64, or None
+        The positions of the training rows.
+    position_bias_ : ndarray of shape (n_positions, n_scores), float64, or None
+        What each position added to the scores of its rows in training: 0 for the first, and less
+        where fewer users look.
     {attributes}
 
     Examples
@@ -101,6 +106,7 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
         *,
         qid: Any = None,
         group: Any = None,
+        positions: Any = None,
         offset: DataLike | None = None,
         groups: Any = None,
         time: Any = None,
@@ -132,6 +138,10 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
             holds it, which is then no feature, and is read by predictions and `score` as well.
         group : array-like of shape (n_queries,)
             Instead of `qid`: the number of rows of each query, if these are consecutive.
+        positions : array-like of shape (n_rows,), optional
+            Position at which each row was shown, an integer, if y are clicks: users look at the
+            first positions more. The fit learns a constant of each position beside the trees,
+            which predictions leave out.
         eval_qid, eval_group : list of array-like, optional
             Queries of the evaluation sets. They may be left out if `qid` is the name of a column.
         qid_val, group_val : optional
@@ -152,7 +162,8 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
             After Ctrl-C, depending on `on_interrupt`; the estimator has the complete rounds.
         """
         self._query_column = qid if isinstance(qid, str) else None
-        rows = RowData(y, sample_weight, offset, groups, time, query=get_query_ids(X, qid, group))
+        query = get_query_ids(X, qid, group)
+        rows = RowData(y, sample_weight, offset, groups, time, query, positions)
         query_val = get_query_ids(X_val, qid_val, group_val, ("qid_val", "group_val"))
         val = TrainingData(
             VALIDATION, X_val, RowData(y_val, sample_weight_val, offset_val, query=query_val)
@@ -179,6 +190,7 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
         *,
         qid: Any = None,
         group: Any = None,
+        positions: Any = None,
         offset: DataLike | None = None,
         decay_rate: float = 0.0,
     ) -> Self:
@@ -188,7 +200,7 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
 
         Parameters
         ----------
-        X, y, sample_weight, qid, group, offset
+        X, y, sample_weight, qid, group, positions, offset
             As in `fit`. The column of X that `fit` read queries from is read again.
         decay_rate : float, default 0
             From 0 to 1: the share of the old leaf values in the new ones.
@@ -203,7 +215,8 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
             If data do not match the model, or `decay_rate` is out of range.
         """
         query = get_query_ids(X, qid, group)
-        data = TrainingData("training", X, RowData(y, sample_weight, offset, query=query))
+        rows = RowData(y, sample_weight, offset, query=query, positions=positions)
+        data = TrainingData("training", X, rows)
         check_is_fitted(self)
         old_model = self.model_
         chosen = old_model.metadata.pop(CHOSEN_SCORE, None)  # it is kept, so no warning is due
@@ -319,6 +332,23 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
         """Number of the score that `choose_goal_weights` has chosen, if it was called."""
         check_is_fitted(self)
         return self.model_.metadata.get(CHOSEN_SCORE)
+
+    @property
+    def positions_(self) -> np.ndarray | None:
+        """The positions of the training rows, int64 (n_positions,), if `fit` received them."""
+        check_is_fitted(self)
+        bias = self.model_.metadata.get(POSITION_BIAS)
+        return None if bias is None else np.array(bias["positions"])
+
+    @property
+    def position_bias_(self) -> np.ndarray | None:
+        """What each position added to the scores in training, float64 (n_positions, n_scores)."""
+        check_is_fitted(self)
+        metadata = self.model_.metadata
+        if POSITION_BIAS not in metadata:
+            return None
+        weights = [member["weight"] for member in metadata.get(MEMBERS, ())]
+        return np.average(metadata[POSITION_BIAS]["members"], axis=0, weights=weights or None)
 
     def score(
         self,

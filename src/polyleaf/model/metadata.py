@@ -24,6 +24,8 @@ BLEND = "blend"  # weights and parameters of the models of a blend
 MEMBERS = "members"  # weight, rounds and parameters of each member, see training/members.py
 HAS_OFFSETS = "has_offsets"  # True for a model trained with offsets
 QUERY_COLUMN = "query_column"  # name of the column of X that holds the query of each row
+# positions, and of each member their biases in each score, see training/position_bias.py
+POSITION_BIAS = "position_bias"
 CHOSEN_SCORE = "chosen_score"  # number of the score that the `predict` of a ranker returns
 
 CalibrationKind = Literal["intervals", "prediction_sets"]
@@ -125,6 +127,8 @@ def check_metadata(metadata: Mapping[str, Any], n_outputs: int) -> None:
     )
     is_text = isinstance(entries(QUERY_COLUMN, ""), str)
     require_entry(is_text, QUERY_COLUMN, "must be the name of a column")
+    is_valid = POSITION_BIAS not in metadata or _is_bias(metadata[POSITION_BIAS], n_outputs)
+    require_entry(is_valid, POSITION_BIAS, "must have a number for each position and score")
     chosen = entries(CHOSEN_SCORE, 0)
     is_valid = type(chosen) is int and 0 <= chosen < n_outputs
     require_entry(is_valid, CHOSEN_SCORE, f"must be an integer from 0 to {n_outputs - 1}")
@@ -158,6 +162,15 @@ def _check_calibration(kind: CalibrationKind, values: Any, n_targets: int | None
     widths = values.get("widths")
     is_valid = n_targets is not None and _is_list_of_numbers(widths, n_targets)
     require_entry(is_valid, kind, "must have one width per target")
+
+
+def _is_bias(bias: Any, n_outputs: int) -> bool:
+    try:
+        values = np.array(bias["members"], np.float64)
+        is_complete = values.shape[1:] == (len(bias["positions"]), n_outputs)
+        return is_complete and bool(np.isfinite(values).all())
+    except (KeyError, TypeError, ValueError):
+        return False
 
 
 def _is_number(value: object) -> bool:

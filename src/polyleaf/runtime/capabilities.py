@@ -60,6 +60,7 @@ class Use:
     evaluated: Any = None  # the same of the evaluation sets
     weight: Any = None  # weights of the rows of X as the user passed them
     offset: Any = None
+    positions: Any = None
     target: Any = None  # encoded y
     has_sparse_y: bool = False
     members: Any = None  # members of the model in training
@@ -332,6 +333,11 @@ def _find_listed_categories(use: Use) -> str | None:
 @_of("offset")
 def _find_offset(use: Use) -> str | None:
     return "offset"
+
+
+@_of("positions")
+def _find_positions(use: Use) -> str | None:
+    return "positions"
 
 
 @_of("weight")
@@ -641,6 +647,16 @@ FEATURES = {
             'split_search="histogram".',
             "intervals": "A ranking has no {method!r}: its scores have no unit, and only their "
             "order within a query means something. PolyleafRegressor predicts the values of y.",
+        },
+    ),
+    "positions": Feature(
+        "Position bias of clicks (`positions`)",
+        _find_positions,
+        {
+            "dask": "Distributed training does not support {this}: fit on one machine.",
+            "search": "{use.estimator} does not support {this}: it would compare parameters by "
+            "held-out clicks, which depend on the positions as well. Compare fits of "
+            "PolyleafRanker by judged queries.",
         },
     ),
     "intervals": Feature(

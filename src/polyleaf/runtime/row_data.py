@@ -21,13 +21,14 @@ ARGUMENTS = {
     "groups": "groups",
     "time": "time",
     "query": "qid",
+    "positions": "positions",
 }
 """Arguments of `fit` by the attributes of `RowData` that hold them."""
 
 
 @dataclass(frozen=True, eq=False)
 class RowData:
-    """Targets, weights, offsets, groups, times and queries of rows.
+    """Targets, weights, offsets, groups, times, queries and positions of rows.
 
     Objectives and metrics receive it. It is made where the data of a user is read, and carried as
     one object from there on.
@@ -46,6 +47,8 @@ class RowData:
         Splits train on earlier rows than they evaluate on.
     query : ndarray of shape (n_rows,), int64, or None
         Number of the query of each row, in any order: a ranking orders rows of the same number.
+    positions : ndarray of shape (n_rows,), int64, or None
+        Position at which each row was shown when it was clicked, or not.
     """
 
     target: Any = None
@@ -54,6 +57,7 @@ class RowData:
     groups: np.ndarray | None = None
     time: np.ndarray | None = None
     query: np.ndarray | None = None
+    positions: np.ndarray | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the attributes that are not None, by name."""

@@ -211,7 +211,7 @@ class SearchMixin(_Base):
     ) -> Self:
         """Search on data as the user passed them; the final fit takes `eval_arguments`."""
         budget = Budget(self.time_limit)
-        check("search", parameters=self)
+        check("search", parameters=self, positions=data.rows.positions)
         # Only this estimator warns about the objective's name.
         base = self._make_candidate({"objective": self.objective})
         data, *eval_data = [self._read_rows(d) for d in (data.fill_from_dataset(), *eval_data)]
@@ -661,6 +661,7 @@ class PolyleafRankerCV(SearchMixin, PolyleafRanker, RankerSearchParameters):
         *,
         qid: Any = None,
         group: Any = None,
+        positions: Any = None,
         offset: DataLike | None = None,
         groups: Any = None,
         time: Any = None,
@@ -677,6 +678,8 @@ class PolyleafRankerCV(SearchMixin, PolyleafRanker, RankerSearchParameters):
         X, y, sample_weight, qid, group, offset, groups, time, eval_set, eval_qid, eval_group, \
         eval_offset
             See :meth:`polyleaf.PolyleafRanker.fit`.
+        positions : None
+            Not supported: clicks of held-out queries depend on positions as well.
         resume : path, optional
             Log file of completed trials: see :meth:`polyleaf.PolyleafRegressorCV.fit`.
 
@@ -686,7 +689,7 @@ class PolyleafRankerCV(SearchMixin, PolyleafRanker, RankerSearchParameters):
         """
         self._query_column = qid if isinstance(qid, str) else None
         query = get_query_ids(X, qid, group)
-        rows = RowData(y, sample_weight, offset, groups, time, query=query)
+        rows = RowData(y, sample_weight, offset, groups, time, query, positions)
         eval_data = collect_eval_sets(
             eval_set, offsets=eval_offset, qids=eval_qid, groups=eval_group
         )

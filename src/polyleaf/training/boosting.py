@@ -15,7 +15,7 @@ from polyleaf.callbacks import Callback
 from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves, TreeOutputs, scale_leaves
-from polyleaf.model.metadata import MEMBERS, get_learning_rates, set_learning_rates
+from polyleaf.model.metadata import MEMBERS, POSITION_BIAS, get_learning_rates, set_learning_rates
 from polyleaf.objectives._utils import minimise_base_score
 from polyleaf.runtime.timing import TREES, measure_phase
 from polyleaf.runtime.user_warnings import warn_user
@@ -330,11 +330,17 @@ class BoostingLoop:
         if len(self.members) > 1:
             active = select_active([m.member.n_rounds for m in self.members], round)
         has_split = [self._train_member(i, round, groups) for i in active]
+        biases = [m.positions for m in self.members if m.positions is not None]
+        if biases:
+            self.model.metadata[POSITION_BIAS] = {
+                "positions": biases[0].positions.tolist(),
+                "members": [bias.values.tolist() for bias in biases],
+            }
         return self._should_continue(any(has_split))
 
     def _train_member(self, number: int, round: int, groups: Sequence[TreeOutputs]) -> bool:
         """Train the trees of one member in a round; return whether its scores have changed."""
-        member, state, builder, fitter, sampler, layers = self.members[number]
+        member, state, builder, fitter, sampler, layers, positions = self.members[number]
         has_split = False
         with measure_phase("derivatives"):
             state.update_derivatives()
@@ -357,6 +363,8 @@ class BoostingLoop:
             # A single leaf may move all rows, after which there may be splits.
             has_split |= grown.tree.n_leaves > 1 or state.moves_all_rows(leaves, outputs)
             with measure_phase("score updates"):
+                if positions is not None:
+                    positions.update(outputs, self.model.learning_rate)
                 state.add_tree(grown, leaves, outputs)
                 weighted = leaves if member.weight == 1 else scale_leaves(leaves, member.weight)
                 self.model.append(grown.tree, weighted, round, outputs)

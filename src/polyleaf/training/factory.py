@@ -22,6 +22,7 @@ from polyleaf.training.balance import Balance, BalancedFitter
 from polyleaf.training.evaluation import Evaluation
 from polyleaf.training.members import Member, make_member_forest
 from polyleaf.training.memory_usage import make_row_allocator
+from polyleaf.training.position_bias import PositionBias
 from polyleaf.training.raw_scores import (
     DenseState,
     Derivatives,
@@ -48,7 +49,10 @@ from polyleaf.training.tree_builder import (
 
 
 class MemberComponents(NamedTuple):
-    """The components of one member; `layers` builds trees layer by layer, if that is wanted."""
+    """The components of one member.
+
+    `layers`: builds trees layer by layer, if that is wanted. `positions`: if rows have positions.
+    """
 
     member: Member
     state: DenseState | SparseState
@@ -56,6 +60,7 @@ class MemberComponents(NamedTuple):
     fitter: leaf_fitters.LeafFitter
     sampler: Sampler
     layers: LayerBooster | BlendingLayers | None = None
+    positions: PositionBias | None = None
 
 
 class Components(NamedTuple):
@@ -160,7 +165,12 @@ def _make_member(
         run.row_ids,
         rows.query,
     )
-    components = MemberComponents(member, state, builder, fitter, sampler)
+    positions = None
+    if rows.positions is not None and isinstance(state, DenseState):
+        positions = PositionBias(state, rows, settings)
+        if run.init_model is not None and run.decay_rate is None:
+            positions.start_from(run.init_model, number)
+    components = MemberComponents(member, state, builder, fitter, sampler, positions=positions)
     if not boosts_layers:
         return components
     assert isinstance(state, DenseState) and evaluation is not None

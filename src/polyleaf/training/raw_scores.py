@@ -469,6 +469,10 @@ class DenseState:
             self.derivatives.compute(self.seen_scores())
         self._is_stale = False
 
+    def set_offset(self, offset: np.ndarray) -> None:
+        """Replace the offset of the rows, float32 (n_rows, K)."""
+        self._offset, self._is_stale = offset, True
+
     def seen_scores(self, outputs: TreeOutputs = None) -> np.ndarray:
         """Return the scores that the objective sees, of the outputs of a tree."""
         return self._see_columns(self._scores if self._shown is None else self._shown, outputs)

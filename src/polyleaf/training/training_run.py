@@ -59,10 +59,11 @@ class TrainingData(NamedTuple):
         return self._replace(X=X, rows=self.rows.take(rows))
 
     def to_arguments(self) -> dict[str, Any]:
-        """Return the arguments of `fit`, by name; `qid`, which rankers take, only if it is set."""
+        """Return the arguments of `fit`, by name; those that only rankers take if they are set."""
         rows = {argument: getattr(self.rows, name) for name, argument in ARGUMENTS.items()}
-        if self.rows.query is None:
-            del rows["qid"]
+        for argument in ("qid", "positions"):
+            if rows[argument] is None:
+                del rows[argument]
         return {"X": self.X, **rows}
 
     def fill_from_dataset(self) -> TrainingData:

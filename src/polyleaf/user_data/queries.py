@@ -16,11 +16,11 @@ from polyleaf.user_data.validation import abbreviate_names, count_rows, read_row
 
 
 def read_queries(rows: RowData, n_rows: int, ranks: Communicator = SINGLE_PROCESS) -> RowData:
-    """Return rows as the user passed them with the number of the query and the weight of each row.
+    """Return rows as the user passed them with the query, position and weight of each row.
 
     `ranks`: connection to the other rows, which may be of the same queries.
 
-    Raises a ValueError if there are no ids, or some are missing.
+    Raises a ValueError if there are no ids, some are missing, or positions are no integers.
     """
     if rows.query is None:
         raise ValueError(
@@ -28,7 +28,16 @@ def read_queries(rows: RowData, n_rows: int, ranks: Communicator = SINGLE_PROCES
             "column of X, or group, the numbers of consecutive rows of the queries."
         )
     query = number_queries(read_row_values(rows.query, "qid", n_rows), ranks)
-    return rows.replace(query=query, weight=_spread_weights(rows.weight, query))
+    rows = rows.replace(query=query, weight=_spread_weights(rows.weight, query))
+    if rows.positions is None:
+        return rows
+    positions = read_row_values(rows.positions, "positions", n_rows)
+    if positions.dtype.kind not in "iu":
+        raise ValueError(
+            "positions must be integers, the position at which each row was shown, such as 1 for "
+            f"the first; got {positions.dtype}."
+        )
+    return rows.replace(positions=positions.astype(np.int64))
 
 
 def number_queries(ids: np.ndarray, ranks: Communicator = SINGLE_PROCESS) -> NDArray[np.int64]:

@@ -493,7 +493,7 @@ def encode_regression(
     values = values.astype(np.result_type(*ranks.allgather_objects(values.dtype)), copy=False)
     names = None if one_dimensional else get_column_names(y)
     columns = values[:, None] if values.ndim == 1 else values
-    read = RowData(columns, query=rows.query)
+    read = RowData(columns, query=rows.query, positions=rows.positions)
     if rows.weight is not None:
         read = read_weight(rows, columns, 0 if one_dimensional else columns.shape[1], "y", ranks)
         check_related_names(rows.weight, names, "sample_weight of y")

@@ -31,7 +31,7 @@ def read_weight(
     connection to the other rows.
     """
     if rows.weight is None:
-        return RowData(target, query=rows.query)
+        return RowData(target, query=rows.query, positions=rows.positions)
     sample_weight, n_rows = to_numpy(rows.weight, "sample_weight"), target.shape[0]
     if np.ndim(sample_weight) == 0:
         sample_weight = np.full(n_rows, sample_weight)
@@ -55,7 +55,7 @@ def read_weight(
         )
     _check_weights(weight, ranks)
     check_total_weight(weight, ranks)
-    return RowData(target, weight, query=rows.query)
+    return RowData(target, weight, query=rows.query, positions=rows.positions)
 
 
 def _check_weights(weight: np.ndarray, ranks: Communicator) -> None:

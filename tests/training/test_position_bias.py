@@ -1,0 +1,136 @@
+"""Position bias: its steps by the reference, clicks that it makes up for, and what must not
+matter."""
+
+import numpy as np
+import pytest
+from reference import ranking as reference
+
+from polyleaf import PolyleafRanker, RowData, load_model
+from polyleaf.metrics.queries import QueryMetric
+
+OBJECTIVES = ["xendcg", "lambdarank", "pairwise"]
+N_QUERIES, N_SHOWN = 1_000, 8
+SMALL = {"n_estimators": 6, "max_leaves": 6, "n_jobs": 1}
+
+
+def simulate(seed=0, n_queries=N_QUERIES):
+    """Return X, relevance, clicks, positions and queries.
+
+    Products are shown in the order of a column that says nothing about relevance, such as the
+    price. Users look at position p with the probability 1 / p, and click relevant products.
+    """
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_queries, N_SHOWN, 5))
+    score = X[..., 0] + X[..., 1] * (X[..., 2] > 0)
+    relevance = np.digitize(score, [-0.5, 0.7, 1.5, 2.3])
+    price = 4 * X[..., 4] + rng.normal(size=score.shape)
+    position = 1 + np.argsort(np.argsort(-price, axis=1), axis=1)
+    chance = (0.05 + 0.95 * (2.0**relevance - 1) / 15) / position
+    clicks = rng.random(chance.shape) < chance
+    query = np.repeat(np.arange(n_queries), N_SHOWN)
+    return X.reshape(-1, 5), *(
+        np.ravel(a).astype(int) for a in (relevance, clicks, position, query)
+    )
+
+
+X, RELEVANCE, CLICKS, POSITION, QUERY = simulate()
+GOALS = np.column_stack([CLICKS, RELEVANCE])
+
+
+def fit(objective="lambdarank", y=CLICKS, positions=POSITION, **parameters):
+    model = PolyleafRanker(objective, **{**SMALL, **parameters})
+    return model.fit(X, y, qid=QUERY, positions=positions)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"learning_rate": 0.3},
+        {"goal_weights": ((1.0, 0.0), (0.6, 0.4), (0.0, 1.0))},
+        {"reg_lambda": 0.0, "subsample": 0.5},
+        {"multi_strategy": "one_output_per_tree"},
+        {"grow_policy": "depthwise", "leaf": "linear"},
+    ],
+)
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_steps_of_the_reference(objective, parameters):
+    y = GOALS if parameters.keys() & {"goal_weights", "multi_strategy"} else CLICKS
+    model = fit(objective, y, **parameters)
+    bound = model.model_.objective.bind(RowData(y.reshape(len(y), -1), query=QUERY))
+    bias = np.zeros((N_SHOWN, bound.n_outputs), np.float32)
+    scores = np.zeros((len(X), bound.n_outputs), np.float32)
+    for round in range(SMALL["n_estimators"]):
+        seen = scores + bias[POSITION - 1]
+        g, h = np.empty_like(seen), np.empty_like(seen)
+        bound.derivatives(seen, g, h)
+        rate, penalty = model.model_.learning_rate, model.reg_lambda
+        bias += reference.position_step(g, h, POSITION - 1, rate, penalty)
+        scores = model.predict_raw(X, iteration_range=(0, round + 1)).reshape(scores.shape)
+        scores = scores.astype(np.float32)
+    np.testing.assert_array_equal(model.position_bias_, bias)
+    np.testing.assert_array_equal(model.positions_, np.arange(1, N_SHOWN + 1))
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_one_position_is_none(objective):
+    model = fit(objective, positions=np.full(len(X), 3))
+    np.testing.assert_array_equal(model.predict(X), fit(objective, positions=None).predict(X))
+    np.testing.assert_array_equal(model.position_bias_, [[0.0]])
+
+
+@pytest.mark.parametrize("parameters", [{"n_estimators": 60}, {"n_estimators": None}])
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_clicks_of_an_order_without_relevance(objective, parameters):
+    """NDCG by relevance is higher, also with numbers of rounds and members by held-out clicks."""
+    X_new, relevance, _, _, query = simulate(seed=1)
+    metric = QueryMetric("ndcg", 5).bind(RowData(relevance[:, None], query=query))
+    models = [fit(objective, positions=p, random_state=0, **parameters) for p in (None, POSITION)]
+    biased, unbiased = (metric(model.predict(X_new)) for model in models)
+    assert unbiased > biased + 0.05
+    bias = models[1].position_bias_[:, 0]
+    assert (np.diff(bias[[0, 1, 3, 7]]) < 0).all()
+
+
+def test_order_of_rows_and_threads_do_not_matter():
+    model = fit(y=GOALS)
+    order = np.random.default_rng(0).permutation(len(X))
+    for n_jobs in (1, 3):
+        moved = PolyleafRanker("lambdarank", **{**SMALL, "n_jobs": n_jobs})
+        moved.fit(X[order], GOALS[order], qid=QUERY[order], positions=POSITION[order])
+        np.testing.assert_array_equal(moved.predict(X), model.predict(X))
+        np.testing.assert_array_equal(moved.position_bias_, model.position_bias_)
+
+
+def test_continued_training_and_refit(tmp_path):
+    whole = fit(n_estimators=9)
+    first = fit(n_estimators=4)
+    first.save_model(tmp_path / "first")
+    first = load_model(tmp_path / "first")
+    more = PolyleafRanker("lambdarank", **{**SMALL, "n_estimators": 5})
+    more.fit(X, CLICKS, qid=QUERY, positions=POSITION, init_model=first)
+    again = fit(n_estimators=9).refit(X, CLICKS, qid=QUERY, positions=POSITION)
+    for model in (more, again):
+        np.testing.assert_array_equal(model.predict(X), whole.predict(X))
+        np.testing.assert_array_equal(model.position_bias_, whole.position_bias_)
+    assert fit(positions=None).position_bias_ is None
+
+
+def test_offsets_are_added():
+    offset = np.random.default_rng(0).normal(size=len(X))
+    shifted = PolyleafRanker("lambdarank", **SMALL)
+    shifted.fit(X, CLICKS, qid=QUERY, positions=np.ones(len(X), int), offset=offset)
+    plain = PolyleafRanker("lambdarank", **SMALL).fit(X, CLICKS, qid=QUERY, offset=offset)
+    np.testing.assert_array_equal(shifted.model_.predict_raw(X), plain.model_.predict_raw(X))
+
+
+@pytest.mark.parametrize(
+    ("positions", "message"),
+    [
+        (POSITION[:-1], "positions has .* entries"),
+        (POSITION + 0.5, "positions must be integers"),
+        (POSITION.astype(str), "positions must be integers"),
+    ],
+)
+def test_wrong_positions(positions, message):
+    with pytest.raises(ValueError, match=message):
+        fit(positions=positions)
