@@ -24,7 +24,7 @@ STUDIES: dict[str, Paper] = {
     name: import_module(f"{__package__}.{name}").PAPER
     for name in (
         "categories", "defaults", "groups", "initial", "intervals", "distributions", "drift",
-        "portfolio", "quality", "ranking", "search", "softmax", "estimates", "shapes",
+        "monitoring", "portfolio", "quality", "ranking", "search", "softmax", "estimates", "shapes",
     )
 }  # fmt: skip
 

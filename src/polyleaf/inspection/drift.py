@@ -226,24 +226,24 @@ def _compare_bins(mapper: BinMapper, reference: np.ndarray, rows: _Rows) -> dict
         after[-1] -= n_unknown
         found["missing"][f] = after[-1] / rows.n_rows
         found["reference_missing"][f] = before[-1] / np.maximum(1.0, before.sum())
-        order = np.arange(len(before) - 1)
-        if mapper.is_categorical_[f]:
-            order = np.argsort(-before[:-1], kind="stable")
-        groups = [_group_bins(counts[:-1], order, before[:-1]) for counts in (before, after)]
+        groups = [_group_bins(counts[:-1], before[:-1]) for counts in (before, after)]
         others = np.array([[before[-1], 0.0], [after[-1], n_unknown]])
         found["psi"][f] = _compute_psi(*np.hstack([groups, others]))
         sizes = before.sum(), float(rows.n_rows)
-        p_values = [_test_homogeneity(*groups), *(_test_rate(a, b, sizes) for a, b in others.T)]
+        values = (before[:-1], after[:-1]) if mapper.is_categorical_[f] else groups
+        p_values = [
+            _test_homogeneity(*values),
+            *(_test_rate(a, b, sizes) for a, b in others.T if a + b),
+        ]
         found["p_value"][f] = min(1.0, len(p_values) * min(p_values))
     return found
 
 
-def _group_bins(counts: np.ndarray, order: np.ndarray, before: np.ndarray) -> np.ndarray:
+def _group_bins(counts: np.ndarray, before: np.ndarray) -> np.ndarray:
     """Return the rows of groups of bins that have about equal numbers of the rows `before`."""
-    before = before[order]
     middle = np.cumsum(before) - before / 2
     group = (middle / max(1.0, before.sum()) * _N_GROUPS).astype(np.intp)
-    return np.bincount(np.minimum(group, _N_GROUPS - 1), counts[order], _N_GROUPS)
+    return np.bincount(np.minimum(group, _N_GROUPS - 1), counts, _N_GROUPS)
 
 
 def _compute_psi(before: np.ndarray, after: np.ndarray) -> float:
