@@ -88,6 +88,20 @@ def test_false_alarms_are_rare(model):
     assert np.mean(alarms) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 200)
 
 
+def test_p_values_are_uniform_with_few_reference_rows(model):
+    """Groups of bins depend on the reference rows, which must not bias the test."""
+    rng = np.random.default_rng(10)
+    p_values = np.array(
+        [
+            measure_drift(model, draw_rows(4000, rng), X_reference=draw_rows(800, rng)).p_value
+            for _ in range(150)
+        ]
+    )
+    for name, p in zip([*"abcdef", "city"], p_values.T, strict=True):
+        assert (p < 0.1).mean() <= 0.1 + 3 * np.sqrt(0.09 / 150), name
+        assert (p < 0.1).mean() >= 0.02, name
+
+
 def test_shares_are_counted(model):
     X = draw_rows(500, np.random.default_rng(3))
     X.loc[:49, "a"] = 100.0
