@@ -231,7 +231,7 @@ def test_ranks_equal_one_machine():
 
 def test_initial_models_cannot_be_widened():
     old = PolyleafRegressor(init=Ridge(), **SMALL).fit(X, VALUES[:, :2])
-    with pytest.raises(ValueError, match="trained with init cannot be widened"):
+    with pytest.raises(ValueError, match=r"starts from .* cannot be widened"):
         PolyleafRegressor(init=Ridge(), **SMALL).fit(X, VALUES, init_model=old)
 
 
@@ -282,5 +282,5 @@ def test_columns_that_cannot_be_added():
         make_regressor({}).fit(frame[[*"bacd"]].assign(e=1.0), VALUES, init_model=old)
     many = frame.assign(a=[f"n{i}" for i in np.arange(N) % 300])
     old = make_regressor({}).fit(many, VALUES)
-    with pytest.raises(ValueError, match="more than 255 categories takes no further ones"):
+    with pytest.raises(ValueError, match="more than 255 categories takes no further"):
         make_regressor({}).fit(many.assign(e=1.0), VALUES, init_model=old)

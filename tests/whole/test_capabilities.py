@@ -286,6 +286,59 @@ def refit(recipe: Recipe) -> None:
     fitted.refit(*recipe.data(), **{k: v for k, v in recipe.fit.items() if k in keys})
 
 
+def take_outputs(values: Any, n_outputs: int) -> Any:
+    """Return the first columns of y, or of weights and offsets of outputs."""
+    return (
+        values[:, :n_outputs] if np.ndim(values) == 2 or scipy.sparse.issparse(values) else values
+    )
+
+
+def widen_outputs(recipe: Recipe) -> None:
+    """Continue a model of two outputs or classes with a third one."""
+    X, y = recipe.data()
+    if recipe.estimator is PolyleafMultiTask:
+        return  # its tasks have no classes
+    first = {k: take_outputs(v, 2) for k, v in recipe.fit.items() if k != "eval_set"}
+    if recipe is RECIPES["two_classes"]:
+        old, y = recipe.make().fit(X, y, **first), CLASSES
+    elif np.ndim(y) == 1:
+        old = recipe.make(objective="softmax").fit(X, np.minimum(y, 1), **first)
+        recipe = replace(recipe, needs={**recipe.needs, "objective": "softmax"})
+    elif recipe is RECIPES["shares"]:
+        two = y[:, :2] + 0.1
+        old = recipe.make().fit(X, two / two.sum(axis=1, keepdims=True), **first)
+    else:
+        old = recipe.make().fit(X, take_outputs(y, 2), **first)
+    if recipe is RECIPES["blend"]:
+        old = blend([old, old])
+    wide = recipe.make().fit(X, y, init_model=old, **recipe.fit)
+    assert wide.model_.n_outputs % 3 == 0
+
+
+# Parameters with an entry for each feature of X.
+PER_FEATURE = ("monotone_constraints", "feature_penalties", "categorical_features")
+
+
+def widen_columns(recipe: Recipe) -> None:
+    """Continue a model with a fifth column of X."""
+    X, y = recipe.data()
+    old = fit_model(recipe)
+    if recipe is RECIPES["blend"]:
+        old = blend([old, old])
+    if isinstance(X, pd.DataFrame):
+        X = X.assign(further=rng.random(len(X)))
+    elif isinstance(X, Dataset):
+        X = Dataset(rng.random((60, 5)))
+    elif scipy.sparse.issparse(X):
+        X = scipy.sparse.hstack([X, X[:, :1]]).tocsr()
+    else:
+        X = np.column_stack([X, rng.random(len(X))])
+    kept = {k: v for k, v in recipe.parameters.items() if k not in PER_FEATURE}
+    fit = {k: v for k, v in recipe.fit.items() if k not in ("init_model", "eval_set")}
+    wide = replace(recipe, parameters=kept).make().fit(X, y, init_model=old, **fit)
+    assert wide.n_features_in_ == 5
+
+
 def get_topk(recipe: Recipe) -> None:
     is_binned = isinstance(recipe.X, Dataset)
     fit_model(recipe).predict_topk(X if recipe.X is None or is_binned else recipe.X, 1)
@@ -361,6 +414,8 @@ ACTIONS: dict[str, Callable[[Recipe], object]] = {
     "search": search,
     "memory_estimate": estimate_memory,
     "refit": refit,
+    "new_outputs": widen_outputs,
+    "new_columns": widen_columns,
     "topk": get_topk,
     "sparse_predictions": predict_sparse,
     "predictor": make_predictor,
@@ -408,6 +463,7 @@ UNTRIED = {
     ("sparse_numbers", "output_weights"),
     ("offset", "evaluated_dataset"),
     # A model to continue has its encoding of y, objective, initial model and features.
+    ("members", "new_outputs"),
     ("members", "missing_values_in_y"),
     ("members", "coupled_splits"),
     ("members", "coupled_leaves"),

@@ -25,6 +25,8 @@ PLACES = {
     "search": "search",
     "memory_estimate": "`memory_estimate`",
     "refit": "`refit`",
+    "new_outputs": "new classes and targets",
+    "new_columns": "new columns",
     "topk": "`predict_topk`",
     "sparse_predictions": "`predict(sparse=True)`",
     "predictor": "`predictor()`",
@@ -636,6 +638,7 @@ FEATURES = {
         "Ranking (`PolyleafRanker`)",
         _find_ranking,
         {
+            "new_outputs": "A ranking takes no new goals: train a new model.",
             "topk": "predict_topk ranks the outputs of a row, but a ranking orders the rows of a "
             "query: sort the rows by predict.",
             **_each(
@@ -776,7 +779,11 @@ FEATURES = {
     "one_label": Feature("Classes, one per row", _never, {}),
     "missing_values_in_y": Feature("Values that are missing in y", _never, {}),
     "sparse_numbers": Feature("Sparse y in regression", _find_sparse_numbers, {}),
-    "shares": Feature("Shares of classes", _find_shares, {}),
+    "shares": Feature(
+        "Shares of classes",
+        _find_shares,
+        {"new_outputs": "A model of shares of classes takes no new ones: train a new model."},
+    ),
     "normalised_targets": Feature(
         "Normalised targets (`normalize_targets=True`)", _find_normalised_targets, {}
     ),
@@ -802,8 +809,11 @@ FEATURES = {
         "Two classes",
         _never,
         {
+            "new_outputs": "{name} has the label {label}, but the model has one score for the two "
+            "classes {classes} and cannot be widened: train a new model. Models of "
+            'objective="softmax" have a score for each class.',
             "topk": "predict_topk is for several outputs, but two classes have one score; use "
-            "decision_function."
+            "decision_function.",
         },
     ),
     "dense_y": Feature(
@@ -889,6 +899,10 @@ FEATURES = {
         {
             "dask": "Distributed training does not support init, which is fitted to all rows; pass "
             "its out-of-fold scores as offset.",
+            "new_outputs": "A model that starts from {this} cannot be widened by new outputs: "
+            "train a new one.",
+            "new_columns": "A model that starts from {this} takes no further columns of X: leave "
+            "them out, or train a new one.",
             "search": "{use.estimator} does not support init: it is fitted to raw rows, which "
             "folds do not keep; use GridSearchCV.",
             "offset": "offset cannot be combined with init, which would not be fitted to it: add "
@@ -942,6 +956,8 @@ FEATURES = {
             "rows; project X first (polyleaf.sketching.projections).",
             "search": "{use.estimator} does not support projection: it is learned from raw rows, "
             "which folds do not keep; use GridSearchCV.",
+            "new_columns": "A model with a projection takes no further columns of X: leave them "
+            "out, or train a new one.",
             "dataset": "projection requires the raw X, but a Dataset holds features that are "
             "binned already.",
             "predictor": "predictor does not support models with a projection of the features: use "
@@ -963,6 +979,8 @@ FEATURES = {
             "encode it as numbers.",
             "bins_on_disk": "{column} has more than 255 categories, which are encoded in memory "
             "once the target is known: leave out cache_dir and memory_limit, or the column.",
+            "new_columns": "A model with features of more than 255 categories takes no further "
+            "columns of X: leave them out, or train a new one.",
             "predictor": "predictor does not support models with high-cardinality categorical "
             "features (more than 255 categories): use predict.",
             "exports": "The model encodes features of more than 255 categories, which no export "
@@ -1015,7 +1033,14 @@ FEATURES = {
             "model."
         },
     ),
-    "dataset": Feature("A `Dataset` as X", _find_dataset, {}),
+    "dataset": Feature(
+        "A `Dataset` as X",
+        _find_dataset,
+        {
+            "new_columns": "This Dataset was binned differently from the model: make it with "
+            "reference=model.mapper, or pass the raw X."
+        },
+    ),
     "bins_on_disk": Feature("A `Dataset` in files (`cache_dir`, `memory_limit`)", _never, {}),
     "bins": Feature("A `Dataset` without features (`keep_features=False`)", _find_bins, {}),
     "evaluated_dataset": Feature("A `Dataset` to evaluate on", _find_evaluated_dataset, {}),

@@ -17,6 +17,7 @@ from polyleaf.binned_data.random_rows import SplitRules, find_repeated_queries, 
 from polyleaf.metrics import Metric
 from polyleaf.model.metadata import get_input_names
 from polyleaf.model.prediction import read_rows
+from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.checks import require
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.row_data import RowData, select_rows
@@ -34,7 +35,7 @@ from polyleaf.user_data.feature_table import FeatureSpec, FeatureTable
 from polyleaf.user_data.features import read_features, resolve_categorical_mask
 from polyleaf.user_data.multitask import TaskTarget
 from polyleaf.user_data.queries import get_query_ids
-from polyleaf.user_data.read_target import check_same_rows
+from polyleaf.user_data.read_target import check_same_rows, count_columns
 from polyleaf.user_data.target import Target, encode_evaluation_target
 from polyleaf.user_data.validation import check_in_memory, count_rows, read_row_values
 from polyleaf.user_data.weights import average_weights
@@ -279,6 +280,8 @@ def _project(
         run.projection = run.init_model.projection
         names, labels = get_input_names(run.init_model)
         n_features = run.projection.n_features
+        if count_columns(X) > n_features:
+            refuse("projection", "new_columns")
         columns = FeatureSpec(n_features, names, np.zeros(n_features, bool), labels)
         numeric = read_numbers(X, run.projection.kind, params, True, columns)
         return run.projection.transform(numeric, n_threads)
@@ -318,10 +321,7 @@ def _make_dataset(params: SharedParameters, X: Any, run: TrainingRun) -> Dataset
             return X
         old = init_model.mapper
         if not X.mapper.has_same_bins(old) and not old.is_extension_of(X.mapper):
-            raise ValueError(
-                "This Dataset was binned differently from the model: make it with "
-                "reference=model.mapper, or pass the raw X."
-            )
+            refuse("dataset", "new_columns")
         return X.rebinned_to(old)
     return _bin_features(
         params, X, run, run.target, None if init_model is None else init_model.mapper

@@ -15,6 +15,7 @@ from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.model.metadata import OUTPUT_GROUPS, clear_calibrations
 from polyleaf.model.storage import NODE_ARRAYS, iter_trees
 from polyleaf.objectives.multitask import MultiTask, Task
+from polyleaf.runtime.capabilities import check, refuse
 from polyleaf.runtime.collective import Communicator
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
@@ -36,10 +37,14 @@ def widen_outputs(
     returns which outputs are new, bool (n_outputs,); None if there are none: then the model is the
     same.
     """
-    if "relevance" in model.objective.target_kinds or "kind" not in model.metadata:
+    if "kind" not in model.metadata:
         return model, None
     encoding = decode_target_encoding(model.metadata, model.n_outputs)
     objective, widths = model.objective, [model.n_outputs]
+    if "relevance" in objective.target_kinds:
+        if count_columns(rows.target) > encoding.n_outputs:
+            refuse("ranking", "new_outputs")
+        return model, None
     if isinstance(encoding, TaskEncodings):
         assert isinstance(objective, MultiTask)
         widths = [task.n_scores for task in objective.parts]
@@ -59,11 +64,7 @@ def widen_outputs(
         names += _name_new_outputs(new, places)
     if not names:
         return model, None
-    if model.initial is not None:
-        raise ValueError(
-            f"y has {_join(names)}, which the model does not have, and a model that was trained "
-            "with init cannot be widened: train a new one."
-        )
+    check("new_outputs", model=model)
     if ranks.rank == 0:
         warn_user(
             f"y has {_join(names)}, which the model does not have: it is widened by outputs that "
@@ -182,17 +183,12 @@ def widen_columns(
     if (names is None) != (known is None) or (names is not None and names[:n] != known):
         return model
     new = [table.describe_feature(feature) for feature in range(n, n_columns)]
-    reason = None
     if is_refit:
-        reason = "refit adds no trees, which could split on them"
-    elif mapper.derived_columns_ is not None or model.initial is not None:
-        what = "init" if model.initial is not None else "a feature of more than 255 categories"
-        reason = f"a model with {what} takes no further ones"
-    if reason is not None:
         raise ValueError(
-            f"X has the columns {_join(new)}, which the model does not have, and {reason}: leave "
-            "them out, or train a new model."
+            f"X has the columns {_join(new)}, which the model does not have, and refit adds no "
+            "trees, which could split on them: leave them out, or train a new model."
         )
+    check("new_columns", model=model)
     warn_user(
         f"X has the columns {_join(new)}, which the model does not have: only its new trees use "
         "them, and predictions need them."

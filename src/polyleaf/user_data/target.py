@@ -125,6 +125,8 @@ class TargetEncoding:
         old = np.arange(self.n_outputs)
         n_outputs = count_columns(rows.target)
         if self.kind in ("binary", "multiclass"):
+            if n_outputs > self.n_outputs and self.has_class_ids:
+                refuse("shares", "new_outputs")
             if n_outputs > 1:
                 return self, old
             return self._widen_classes(read_labels(rows.target, name), name, ranks)
@@ -173,10 +175,12 @@ class TargetEncoding:
         if not new or any(isinstance(label, str) != is_text for label in new):
             return self, np.arange(self.n_outputs)
         if self.kind == "binary":
-            raise ValueError(
-                f"{name} has the label {new[0]!r}, but the model has one score for the two classes "
-                f"{abbreviate_names(known)} and cannot be widened: train a new model. Models of "
-                'objective="softmax" have a score for each class.'
+            refuse(
+                "two_classes",
+                "new_outputs",
+                name=name,
+                label=repr(new[0]),
+                classes=abbreviate_names(known),
             )
         added = np.array(new, present.dtype)
         classes, _ = sort_classes(np.concatenate([self.classes, added]), name)
