@@ -65,7 +65,9 @@ SHOWS = {
     "quantiles": lambda f: 0.75 < f["inside"] < 0.85 and f["error"] < 0.25 * f["baseline"],
     "registered_objective": lambda f: f["too low at 0.9"] < f["too low at 0.5"] - 0.1,
     "report": lambda f: f["sections"] == 3 and 0.1 < f["megabytes"] < 1,
-    "hyperparameter_search": lambda f: max(f["best"], f["blend"]) < f["defaults"],
+    "hyperparameter_search": lambda f: (
+        f["blend"] < f["best"] < f["fast"] and f["blend"] < 1.01 * f["defaults"]
+    ),
     "sparse_features": lambda f: f["accuracy"] > 0.9 and 20 * f["megabytes"] < f["dense megabytes"],
     "sparse_leaves": lambda f: f["four of each leaf's own"] > f["all classes"] > 0.85,
     "multitask": lambda f: (

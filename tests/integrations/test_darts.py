@@ -38,7 +38,8 @@ def make_windows(*series):
 
 
 def fit_by_hand(X, Y, sample_weight=None, **settings):
-    settings = SMALL | {"missing_targets": "ignore", "validation_order": "time"} | settings
+    defaults = {"missing_targets": "ignore", "validation_order": "time", "init": "auto"}
+    settings = SMALL | defaults | settings
     return PolyleafRegressor(**settings).fit(X, Y, sample_weight=sample_weight)
 
 
@@ -71,10 +72,11 @@ def test_weights_of_components_and_steps():
     assert not np.array_equal(linear.ravel(), expected[0])
 
 
-def test_quantiles_of_steps_and_components():
+@pytest.mark.parametrize("likelihood", ["multiquantile", "quantile"])
+def test_quantiles_of_steps_and_components(likelihood):
     series, quantiles = make_series(), [0.1, 0.5, 0.9]
     X, Y, last = make_windows(series)
-    options = {"likelihood": "multiquantile", "quantiles": quantiles}
+    options = {"likelihood": likelihood, "quantiles": quantiles}
     found = make(**options, calibrate_quantiles=False).fit(series)
     levels = {"objective": "quantile", "quantile_alpha": quantiles}
     expected = fit_by_hand(X, Y, **levels, calibrate_quantiles=False).predict(last)
@@ -83,6 +85,21 @@ def test_quantiles_of_steps_and_components():
     np.testing.assert_array_equal(forecast.values().ravel(), expected[0])
     np.testing.assert_array_equal(found.predict(STEPS).values().ravel(), expected[0, 1::3])
     assert found.predict(STEPS, num_samples=9).n_samples == 9
+
+
+def test_normal_distributions_of_steps_and_components():
+    series = make_series()
+    X, Y, last = make_windows(series)
+    found = make(likelihood="gaussian").fit(series)
+    expected = fit_by_hand(X, Y, objective="normal").predict_dist(last)
+    forecast = found.predict(STEPS, predict_likelihood_parameters=True)
+    assert forecast.components.tolist() == ["a_mu", "a_sigma", "b_mu", "b_sigma"]
+    parameters = np.stack([expected.mean()[0], expected.std()[0]], axis=-1)
+    np.testing.assert_array_equal(forecast.values().ravel(), parameters.ravel())
+    np.testing.assert_array_equal(found.predict(STEPS).values().ravel(), expected.mean()[0])
+    samples = found.predict(STEPS, num_samples=2_000, random_state=0).all_values()
+    assert np.allclose(samples.mean(axis=2).ravel(), expected.mean()[0], atol=0.2)
+    assert np.allclose(samples.std(axis=2).ravel(), expected.std()[0], rtol=0.1)
 
 
 def test_counts():
@@ -127,5 +144,5 @@ def test_missing_values_and_models_of_one_step(tmp_path):
 
 
 def test_unknown_likelihood():
-    with pytest.raises(ValueError, match="likelihood must be None or one of 'multiquantile'"):
+    with pytest.raises(ValueError, match="likelihood must be None or one of 'gaussian'"):
         make(likelihood="quantile")

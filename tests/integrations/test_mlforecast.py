@@ -54,7 +54,7 @@ def make_windows(frame, price=False):
 
 
 def fit_by_hand(X, Y, time, **settings):
-    model = PolyleafRegressor(**SMALL | settings, missing_targets="ignore")
+    model = PolyleafRegressor(**SMALL | settings, missing_targets="ignore", init="auto")
     return model.fit(X, Y, time=time)
 
 

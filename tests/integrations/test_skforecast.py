@@ -52,7 +52,7 @@ def make(**options):
 
 
 def fit_by_hand(X, Y, sample_weight=None, **settings):
-    model = PolyleafRegressor(**SMALL | settings, missing_targets="ignore")
+    model = PolyleafRegressor(**SMALL | settings, missing_targets="ignore", init="auto")
     return model.fit(X, Y, sample_weight=sample_weight, time=np.arange(len(X)))
 
 

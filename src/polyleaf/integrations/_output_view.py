@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from polyleaf.estimators import PolyleafRegressor
+from polyleaf.search.base import PolyleafRegressorCV
 
 if TYPE_CHECKING:
     from polyleaf.runtime.types import DataLike
@@ -65,3 +66,9 @@ class OutputView:
     def predict(self, X: DataLike) -> np.ndarray:
         """Predict this output."""
         return self.shared.predict(X)[:, self.output]
+
+
+def use_linear_model(model: PolyleafRegressor) -> None:
+    """Set `init=None` of an estimator to "auto"; a search does not support it."""
+    if model.init is None and not isinstance(model, PolyleafRegressorCV):
+        model.set_params(init="auto")

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 with optional_package("polyleaf.integrations.darts requires Darts", "darts"):
     from darts.models.forecasting.sklearn_model import SKLearnModelWithCategoricalFeatures
     from darts.utils.data.tabularization import create_lagged_training_data
-    from darts.utils.likelihood_models.sklearn import MultiQuantileRegression, PoissonLikelihood
+    from darts.utils.likelihood_models.sklearn import (
+        GaussianLikelihood,
+        MultiQuantileRegression,
+        PoissonLikelihood,
+    )
     from darts.utils.ts_utils import series2seq
 
 __all__ = ["PolyleafForecastingModel"]
@@ -29,7 +33,12 @@ def __dir__() -> list[str]:
     return __all__
 
 
-LIKELIHOODS = {"multiquantile": "quantile", "poisson": "poisson"}
+LIKELIHOODS = {
+    "gaussian": "normal",
+    "multiquantile": "quantile",
+    "quantile": "quantile",
+    "poisson": "poisson",
+}
 """Objective of each likelihood."""
 
 
@@ -46,14 +55,17 @@ class PolyleafForecastingModel(SKLearnModelWithCategoricalFeatures):
 add_encoders, multi_models, use_static_covariates, categorical_past_covariates, \
 categorical_future_covariates, categorical_static_covariates
         See `darts.models.LightGBMModel`.
-    likelihood : {"multiquantile", "poisson"}, optional
-        "multiquantile": one model for all `quantiles`. "poisson": the objective for counts.
+    likelihood : {"gaussian", "multiquantile", "quantile", "poisson"}, optional
+        "gaussian": a normal distribution of each value, for samples, or its mean and standard
+        deviation. "multiquantile" or "quantile": one model for all `quantiles`. "poisson": the
+        objective for counts.
     quantiles : list of float, optional
-        Levels of "multiquantile", 0.5 among them. Default: nine levels from 0.01 to 0.99.
+        Levels of "quantile", 0.5 among them. Default: nine levels from 0.01 to 0.99.
     random_state : int, optional
         Random seed. Default: the seed of `PolyleafRegressor`.
     *args, **kwargs
-        Parameters of `PolyleafRegressor`; positional arguments are those above.
+        Parameters of `PolyleafRegressor`; positional arguments are those above. `init` is "auto" by
+        default: a linear model follows levels that trees cannot reach.
 
     Examples
     --------
@@ -84,7 +96,7 @@ categorical_future_covariates, categorical_static_covariates
         if likelihood is None and np.size(levels) > 1:
             raise ValueError(
                 f"quantile_alpha={levels!r}: several levels are a likelihood in Darts. Pass "
-                'likelihood="multiquantile" and the levels as quantiles, or one level.'
+                'likelihood="quantile" and the levels as quantiles, or one level.'
             )
         if likelihood is not None:
             if likelihood not in LIKELIHOODS:
@@ -93,14 +105,16 @@ categorical_future_covariates, categorical_static_covariates
             kwargs = {"objective": LIKELIHOODS[likelihood], **kwargs}
             if likelihood == "poisson":
                 self._likelihood = PoissonLikelihood(n_outputs)
+            elif likelihood == "gaussian":
+                self._likelihood = _JointGaussian(n_outputs)
             else:
                 self._likelihood = _JointQuantiles(n_outputs, quantiles)
                 kwargs["quantile_alpha"] = self._likelihood.quantiles
         if random_state is not None:
             kwargs["random_state"] = random_state
-        order = {"missing_targets": "ignore", "validation_order": "time"}
+        defaults = {"missing_targets": "ignore", "validation_order": "time", "init": "auto"}
         super().__init__(
-            PolyleafRegressor(**order | kwargs),
+            PolyleafRegressor(**defaults | kwargs),
             lags=lags,
             lags_past_covariates=lags_past_covariates,
             lags_future_covariates=lags_future_covariates,
@@ -211,6 +225,32 @@ class _JointQuantiles(MultiQuantileRegression):
     def _estimator_predict(self, model: Any, x: np.ndarray, **options: object) -> np.ndarray:
         predicted = model.model.predict(x, **options)
         return predicted.reshape(len(x), self._n_outputs, -1, len(self.quantiles))
+
+
+class _JointGaussian(GaussianLikelihood):
+    """Normal distributions of all outputs by one model.
+
+    Predictions (n_rows, n_outputs, 2) are means and standard deviations, by step, then component.
+    """
+
+    def _estimator_predict(self, model: Any, x: np.ndarray, **options: Any) -> np.ndarray:
+        predicted = model.model.predict_dist(x, **options)
+        return np.stack([predicted.mean(), predicted.std()], axis=-1).reshape(len(x), -1, 2)
+
+    def sample(self, model_output: np.ndarray) -> np.ndarray:
+        # Darts takes variances, by output and row.
+        samples: np.ndarray = super().sample((model_output ** (1, 2)).transpose(1, 0, 2))
+        return samples
+
+    def predict_likelihood_parameters(self, model_output: np.ndarray) -> np.ndarray:
+        return self._divide(model_output)
+
+    def _get_median_prediction(self, model_output: np.ndarray) -> np.ndarray:
+        return self._divide(model_output[..., 0])
+
+    def _divide(self, values: np.ndarray) -> np.ndarray:
+        """Return values by step, and by component and parameter."""
+        return values.reshape(len(values), self._n_outputs, -1)
 
 
 def _flatten_column(values: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import clone
 
 from polyleaf.estimators import PolyleafRegressor
-from polyleaf.integrations._output_view import OutputView, SharedModel
+from polyleaf.integrations._output_view import OutputView, SharedModel, use_linear_model
 from polyleaf.runtime.optional_packages import optional_package
 from polyleaf.runtime.types import StrPath
 
@@ -34,10 +34,11 @@ class MLForecast(mlforecast.MLForecast):
     With `max_horizon`, a `PolyleafRegressor` or `PolyleafRegressorCV` among the models is fitted
     once, on one column of targets per horizon; other models are fitted once per horizon, as always.
     Unknown targets of the last rows are missing targets, and splits of the fit are in the order of
-    time. Forecasts use the features of the first step, as training does. Columns that change with
-    time get further columns, with their values of the later steps ("price_h2" is the price of the
-    second); steps after the last row of `X_df` repeat its values. Several levels of
-    `objective="quantile"` are forecast in columns of their own, such as "PolyleafRegressor_q0.9".
+    time. `init=None` means "auto": a linear model follows levels that trees cannot reach. Forecasts
+    use the features of the first step, as training does. Columns that change with time get further
+    columns, with their values of the later steps ("price_h2" is the price of the second); steps
+    after the last row of `X_df` repeat its values. Several levels of `objective="quantile"` are
+    forecast in columns of their own, such as "PolyleafRegressor_q0.9".
 
     Parameters
     ----------
@@ -140,6 +141,7 @@ class MLForecast(mlforecast.MLForecast):
         if ts.weight_col is not None:
             options["sample_weight"] = frame[ts.weight_col].to_numpy()
         model = clone(self.models[name]).set_params(missing_targets="ignore")
+        use_linear_model(model)
         model.fit(X.to_numpy() if ts.as_numpy else X, Y, **options)
         shared, names = SharedModel(model), [name]
         if model.objective == "quantile" and np.size(model.quantile_alpha) > 1:

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import clone
 
 from polyleaf.estimators import PolyleafRegressor
-from polyleaf.integrations._output_view import OutputView, SharedModel
+from polyleaf.integrations._output_view import OutputView, SharedModel, use_linear_model
 from polyleaf.runtime.optional_packages import optional_package
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ class ForecasterDirect(skforecast.direct.ForecasterDirect):
 
     The features are the lags and window features, and the exogenous variables and calendar features
     of all steps. `weight_func` weights each step by its own time. Splits of the fit are in the
-    order of time. Where some steps are forecast only, the others have the exogenous and calendar
+    order of time. `init=None` means "auto": a linear model follows levels that trees cannot reach.
+    Where some steps are forecast only, the others have the exogenous and calendar
     features of the nearest of these.
 
     Parameters
@@ -108,6 +109,7 @@ class ForecasterDirect(skforecast.direct.ForecasterDirect):
             known = X.notna().all(axis=1).to_numpy()
             X, Y, W = X[known], Y[known], None if W is None else W[known]
         model = clone(self.estimator).set_params(missing_targets="ignore", validation_order="time")
+        use_linear_model(model)
         categories = set(getattr(self.categorical_encoder, "feature_names_in_", ()))
         if exog is not None and categories:
             names = [name for name in X.columns if name.rsplit("_step_", 1)[0] in categories]

@@ -43,5 +43,6 @@ def warn_of_left_ranges(
         f"In order of time, features leave the range of earlier rows: {', '.join(listed)}{more} of "
         f"the held-out rows are beyond the middle {MIDDLE:.0%} of the earlier values, where "
         f"{1 - MIDDLE:.0%} are expected. Trees are constant beyond their range: leave these "
-        "features out, or replace them by differences to earlier values."
+        "features out, replace them by differences to earlier values, or try a linear model beside "
+        'the trees (init="auto").'
     )
