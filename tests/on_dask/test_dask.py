@@ -177,6 +177,31 @@ def test_delayed_partitions_some_empty(client):
     np.testing.assert_array_equal(np.concatenate(predicted), local.predict(df))
 
 
+def test_parquet(client, tmp_path):
+    """X and y have the partitions of the files, and other columns are not read."""
+    pq = pytest.importorskip("pyarrow.parquet", reason="the extra arrow is not installed")
+    X, Y = make_data()
+    table = pd.DataFrame(X, columns=list("abcd")).assign(y=Y[:, 0], unread=np.arange(N) % 7 / 3)
+    for i in range(4):
+        path = tmp_path / f"{i}.parquet"
+        table[60 * i : 60 * i + 60].to_parquet(path, engine="pyarrow")
+        group = pq.ParquetFile(path).metadata.row_group(0)
+        columns = [group.column(j) for j in range(group.num_columns)]
+        (chunk,) = [column for column in columns if column.path_in_schema == "unread"]
+        content = bytearray(path.read_bytes())
+        first = chunk.dictionary_page_offset
+        content[first : first + chunk.total_compressed_size] = b"?" * chunk.total_compressed_size
+        path.write_bytes(content)
+    frame = dd.read_parquet(tmp_path)
+    with pytest.raises(OSError):
+        frame["unread"].compute()
+    model = DaskPolyleafRegressor(client=client, **SMALL).fit(frame[["a", "c"]], frame["y"])
+    local = PolyleafRegressor(**SMALL).fit(table[["a", "c"]], table["y"])
+    assert_same_model(model, local)
+    predicted = model.predict(frame[["a", "c"]]).compute()
+    np.testing.assert_array_equal(predicted, local.predict(table[["a", "c"]]))
+
+
 def make_sparse(rng=None):
     """Return words, some of which are in the last rows only, and targets."""
     rng = np.random.default_rng(5)

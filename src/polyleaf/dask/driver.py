@@ -168,6 +168,10 @@ def _split_partitions(values: Any, chunks: Sequence[int] | None) -> list[object]
         if values.ndim > 1:
             values = values.rechunk({axis: -1 for axis in range(1, values.ndim)})
         return list(values.to_delayed().ravel())
+    if is_dask_collection(values) and hasattr(values, "simplify"):
+        # Only the columns needed are read. Full optimisation would also join files of which few
+        # columns are read, so that X and y have different partitions.
+        return list(values.simplify().to_delayed(optimize_graph=False))
     if is_dask_collection(values) and hasattr(values, "to_delayed"):
         return list(values.to_delayed())
     return list(values) if is_lazy(values) else [values]
