@@ -10,7 +10,7 @@ from . import memory
 from .harness.context import Context, Unavailable
 from .harness.paper import Figures, Paper, Subject, Table
 
-N_ROWS, N_FEATURES, ROUNDS = 60_000, 50, 20
+N_ROWS, N_FEATURES, ROUNDS, QUERY_ROWS = 60_000, 50, 20, 50
 
 ONE_EACH = {"multi_strategy": "one_output_per_tree"}
 # Task, outputs, parameters, and whether an equal number of rows is evaluated on.
@@ -25,6 +25,8 @@ TRAININGS: dict[str, tuple[str, int, dict[str, Any], bool]] = {
     "16 labels": ("labels", 16, {}, False),
     "8 classes": ("classes", 8, {}, False),
     "8 classes, full Hessian": ("classes", 8, {"hessian": "full"}, False),
+    "4 goals of a ranking": ("ranking", 4, {}, False),
+    "4 goals of a ranking, and as many rows to evaluate on": ("ranking", 4, {}, True),
     "100 numbers": ("regression", 100, {}, False),
     '100 numbers, `sketch="auto"`': ("regression", 100, {"sketch": "auto"}, False),
 }
@@ -35,15 +37,23 @@ def estimates(context: Context, method: str, problem: str) -> Figures:
 
     Figures: `measured` (growth at the peak), `estimated`, and their `ratio`.
     """
-    from polyleaf import PolyleafClassifier, PolyleafRegressor, memory_estimate
+    from polyleaf import PolyleafClassifier, PolyleafRanker, PolyleafRegressor, memory_estimate
 
     task, n_outputs, parameters, is_evaluated = TRAININGS[method]
     parameters = {"n_estimators": context.rounds(ROUNDS), "n_jobs": context.threads, **parameters}
     n_rows = context.rows(N_ROWS)
     X, y = _data(task, n_rows, n_outputs)
-    given = {"eval_set": [_data(task, n_rows, n_outputs, seed=1)]} if is_evaluated else {}
-    kind = PolyleafRegressor if task == "regression" else PolyleafClassifier
-    kind(**{**parameters, "n_estimators": 1}).fit(X[:300], y[:300])  # load libraries first
+    given: dict[str, Any] = {}
+    if is_evaluated:
+        given["eval_set"] = [_data(task, n_rows, n_outputs, seed=1)]
+    kinds: dict[str, Any] = {"regression": PolyleafRegressor, "ranking": PolyleafRanker}
+    kind, small = kinds.get(task, PolyleafClassifier), {}
+    if task == "ranking":
+        query = np.arange(n_rows) // QUERY_ROWS
+        given["qid"], small["qid"] = query, query[:300]
+        if is_evaluated:
+            given["eval_qid"] = [query]
+    kind(**{**parameters, "n_estimators": 1}).fit(X[:300], y[:300], **small)  # load libraries
     memory.give_back()
     grown = memory.growth(lambda: kind(**parameters).fit(X, y, **given))
     if grown is None:
@@ -66,6 +76,8 @@ def _data(task: str, n_rows: int, n_outputs: int, seed: int = 0) -> tuple[np.nda
     scores += rng.standard_normal(scores.shape, np.float32)
     if task == "classes":
         return X, scores.argmax(axis=1)
+    if task == "ranking":
+        return X, np.digitize(scores, [0, 2, 4, 6])
     values = (scores > 0).astype(np.int64) if task == "labels" else scores
     return X, values[:, 0] if n_outputs == 1 else values
 

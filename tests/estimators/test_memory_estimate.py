@@ -33,6 +33,19 @@ def test_bytes_per_row():
     assert of_row == codes + y + scores + channels + rows
 
 
+def test_bytes_per_row_of_a_ranking():
+    """The scores are those of the trade-offs, the judgements those of the goals."""
+    small = {"max_leaves": 2, "n_jobs": 1, "n_estimators": 300, "task": "ranking"}
+    small["goal_weights"] = [(1, 0, 0), (0, 0.5, 0.5)]
+    sizes = [memory_estimate(n * MANY, 64, 3, **small) for n in (10, 20)]
+    codes, y, scores, channels, rows = 64, 3 * 12, 2 * (4 + 4 + 4), 4 + 2 * 2 * 8, 16
+    queries, judgements = 16, 3 * 9
+    of_row = codes + y + scores + channels + rows + queries + judgements
+    assert sizes[1] - sizes[0] == 10 * MANY * of_row
+    held = memory_estimate(10 * MANY, 64, 3, n_validation_rows=MANY, **small) - sizes[0]
+    assert held == MANY * (64 + 3 * 4 + 2 * 28 + 3 * 49 + 80)
+
+
 def test_finding_bins_may_take_more_than_training():
     """A copy of 200,000 rows in float64; measured with one output: 41 MiB."""
     assert memory_estimate(200_000, 20, n_estimators=20, n_jobs=1) > 38 * 2**20
@@ -45,7 +58,7 @@ def test_histograms_stay_within_histogram_memory():
     assert free - bounded > 1 << 30
 
 
-@pytest.mark.parametrize("task", ["regression", "classes", "labels"])
+@pytest.mark.parametrize("task", ["regression", "classes", "labels", "ranking"])
 @pytest.mark.parametrize(
     "parameters",
     [{}, {"multi_strategy": "one_output_per_tree"}, {"sketch": "auto"}, {"hessian": "full"}],

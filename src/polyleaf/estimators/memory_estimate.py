@@ -9,8 +9,9 @@ import numpy as np
 from sklearn.utils import check_scalar
 
 from polyleaf.binned_data.binning import BinMapper
-from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
+from polyleaf.estimators import PolyleafClassifier, PolyleafRanker, PolyleafRegressor
 from polyleaf.estimators._fitting import get_single_class, make_objective
+from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.row_data import RowData
@@ -30,7 +31,7 @@ def memory_estimate(
     n_features: int,
     n_outputs: int = 1,
     *,
-    task: Literal["regression", "classes", "labels"] = "regression",
+    task: Literal["regression", "classes", "labels", "ranking"] = "regression",
     n_validation_rows: int = 0,
     **parameters: Any,
 ) -> int:
@@ -44,7 +45,7 @@ def memory_estimate(
         Shape of X.
     n_outputs : int
         Number of columns of y, or of classes.
-    task : {"regression", "classes", "labels"}
+    task : {"regression", "classes", "labels", "ranking"}
     n_validation_rows : int
         Total number of rows of all evaluation sets.
     **parameters
@@ -66,6 +67,7 @@ def memory_estimate(
     a copy of up to 200,000 rows. Counted in training are bins (one byte per feature and row, twice
     more while rows are partitioned); targets,
     raw scores, gradients and Hessians (4 bytes per output and row); quantised gradients (2 bytes);
+    numbers of queries, and weights of goals (9 bytes per goal and row);
     histograms, up to `histogram_memory`; and trees. Not counted are projections, the calibration of
     quantiles (its folds are trained one after another on fewer rows) and sparse X.
 
@@ -75,12 +77,12 @@ def memory_estimate(
     >>> memory_estimate(1_000_000, 100, 16) // 2**20 < 2_000
     True
     """
-    kind = PolyleafRegressor if task == "regression" else PolyleafClassifier
+    kinds = {"regression": PolyleafRegressor, "ranking": PolyleafRanker}
     sizes = {"n_rows": n_rows, "n_features": n_features, "n_outputs": n_outputs}
     for name, number in sizes.items():
         check_scalar(number, name, Integral, min_val=1)
     check_scalar(n_validation_rows, "n_validation_rows", Integral, min_val=0)
-    estimator = kind(**parameters)
+    estimator: PolyleafEstimator = kinds.get(task, PolyleafClassifier)(**parameters)
     estimator._validate_params()
     threads = effective_threads(estimator.n_jobs)
     resolved = estimator._resolve_objective()
@@ -93,7 +95,8 @@ def memory_estimate(
     settings = settings.replace_n_estimators(n_rounds or DEFAULT_N_ESTIMATORS)
     if settings.has_sparse_targets:
         refuse("sparse_targets", "memory_estimate")
-    rows = RowData(_make_targets(task, n_outputs))
+    targets = _make_targets(task, n_outputs)
+    rows = RowData(targets, query=np.zeros(len(targets), np.int64) if task == "ranking" else None)
     target = estimator._encode_target(rows, None, resolved)
     problem = make_objective(estimator, target, resolved).bind(target.rows)
     columns = count_columns(
@@ -101,6 +104,8 @@ def memory_estimate(
     )
     row = row_bytes(n_features, columns, settings)
     validation_row = n_features + _FLOAT * columns.targets + (_FLOAT + 3 * _DOUBLE) * columns.scores
+    if columns.goals:  # a metric's view of each goal, and the ranks of one
+        validation_row += (5 * _DOUBLE + 9) * columns.goals + 10 * _DOUBLE
     objective = problem.objective
     copies = 3 if objective.balances_totals else 0
     training = (

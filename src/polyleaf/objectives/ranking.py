@@ -22,7 +22,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -161,7 +160,7 @@ class BoundRankingObjective(BoundObjective):
             self.weight = _weigh_outputs(rows.weight, np.asarray(objective.goal_weights))
         self._loss = objective.make_loss(self)
 
-    @cached_property
+    @property
     def gains(self) -> Floats:
         """Gain of each relevance, (n, K)."""
         return compute_gains(self.target, self.objective.gains)

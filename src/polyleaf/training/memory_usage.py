@@ -34,6 +34,7 @@ class ColumnCounts(NamedTuple):
     hessians: int
     sketched: int  # 0: no sketch
     lanes: int
+    goals: int  # of a ranking; 0: there are no queries
     trees_per_round: int
 
 
@@ -63,6 +64,7 @@ def count_columns(bound: BoundObjective, settings: TrainConfig, n_targets: int) 
         scores=scores,
         hessians=(h_columns or 0) + full_columns,
         sketched=0 if sketch is None else summed,
+        goals=0 if bound.rows.query is None else bound.rows.target.shape[1],
         lanes=_core.channel_lanes(summed, "unit" if kind == "none" else kind, leaf.gain_regressors),
         trees_per_round=len(groups),
     )
@@ -76,10 +78,16 @@ def row_bytes(n_features: int, columns: ColumnCounts, settings: TrainConfig) -> 
     split_inputs = _FLOAT * (columns.sketched + 1 + (columns.lanes if reads_features else 0))
     partition = 4 * _FLOAT  # ids of rows, twice, their leaves, and bits
     features = _FLOAT * n_features if reads_features else 0
+    # Numbers and order of queries, and of each goal a weight and whether there is a judgement.
+    queries = 2 * _DOUBLE + (_DOUBLE + 1) * columns.goals if columns.goals else 0
     return RowBytes(
         bins=words + features,
         state=_FLOAT * (2 * columns.scores + columns.hessians),
-        others=(_FLOAT + _DOUBLE) * columns.targets + split_inputs + quantised + partition,
+        others=(_FLOAT + _DOUBLE) * columns.targets
+        + split_inputs
+        + quantised
+        + partition
+        + queries,
     )
 
 
