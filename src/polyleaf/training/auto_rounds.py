@@ -49,8 +49,8 @@ N_HOLD_OUTS, MANY_EFFECTIVE_ROWS, SOME_EFFECTIVE_ROWS = 5, 3_000, 1_000
 # A training that ends with less of the progress of a hold-out fit has the higher loss, although it
 # has more rows.
 MIN_PROGRESS = 0.5
-# Trees start from the linear model if it lowers the loss by this share.
-MIN_START_GAIN = 0.002
+# The linear model is used if it lowers the loss by this share; less is noise of held-out rows.
+MIN_LINEAR_GAIN = 0.002
 # With more cells there is a single hold-out fit.
 MAX_REPEATED_CELLS = 2**23
 
@@ -200,7 +200,9 @@ def find_n_estimators(
             if isinstance(run.settings.boosting.output_groups, str):
                 run.metadata = run.metadata | {OUTPUT_GROUPS: hold_out.metadata[OUTPUT_GROUPS]}
                 run.settings = run.settings.replace_output_groups(hold_out.model.output_groups)
-            n_rounds += get_cost(trial.member) * stopper.n_trained
+            # The linear model does not cost other candidates their time.
+            if not (trial.is_started and n_required == 2 and i == 1):
+                n_rounds += get_cost(trial.member) * stopper.n_trained
             rates = [r.settings.boosting.learning_rate for r in (hold_out, run)]
             trial.add(hold_out, stopper, rates[0] / rates[1] * run.target.n_rows / len(rows))
             if is_first and i == 1 and n_required == 2:
@@ -320,12 +322,13 @@ def _choose(
     if run.objective.balances_totals:  # the mean of several members would be too low in sum
         max_rounds = 0.0
     best, lowest = _Choice((), 0.0), math.inf
-    for is_started in (False, True):
+    # Trees alone come first, so that noise does not choose the linear model.
+    for is_started, has_linear in ((False, False), (False, True), (True, True)):
         candidates = [(t, m) for t, m in measured if t.is_started == is_started]
-        if not candidates:
+        if not candidates or (has_linear and run.linear is None):
             continue
-        choice, loss = _choose_weights(candidates, max_rounds, splits, is_fixed)
-        if not loss > lowest * (1 - MIN_START_GAIN):
+        choice, loss = _choose_weights(candidates, max_rounds, splits, has_linear, is_fixed)
+        if not loss > lowest * (1 - MIN_LINEAR_GAIN):
             best, lowest = choice, loss
     if not measured and run.linear is not None and not run.linear.is_optional:
         best = _Choice((), 1.0)
@@ -336,18 +339,23 @@ def _is_start_better(trials: Sequence[_Trial], splits: Sequence[_Split], is_fixe
     """Return whether the model of a candidate has a lower loss if its trees start from the linear
     model, for the same candidate without and with this start."""
     losses = [
-        _choose_weights([(trial, trial.member)], math.inf, splits, is_fixed)[1] for trial in trials
+        _choose_weights([(trial, trial.member)], math.inf, splits, True, is_fixed)[1]
+        for trial in trials
     ]
-    return losses[1] < losses[0] * (1 - MIN_START_GAIN)
+    return losses[1] < losses[0] * (1 - MIN_LINEAR_GAIN)
 
 
 def _choose_weights(
     candidates: Sequence[tuple[_Trial, Member]],
     max_rounds: float,
     splits: Sequence[_Split],
+    has_linear: bool,
     is_fixed: bool,
 ) -> tuple[_Choice, float]:
-    """Return the mean of some candidates with the lowest loss, and this loss."""
+    """Return the mean of some candidates with the lowest loss, and this loss.
+
+    `has_linear`: whether the linear model is a candidate.
+    """
     is_started, n_trees = candidates[0][0].is_started, len(candidates)
 
     def compute_loss(weights: dict[int, float]) -> float:
@@ -362,7 +370,7 @@ def _choose_weights(
         return math.fsum(losses) / len(losses)
 
     members = [member for _, member in candidates]
-    if splits[0].linear_scores is not None:
+    if has_linear:
         members.append(replace(members[0], n_rounds=0))
     weights = choose_weights(members, compute_loss, max_rounds)
     chosen = tuple(replace(members[i], weight=w) for i, w in weights.items() if i < n_trees)
