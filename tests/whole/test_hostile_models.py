@@ -205,6 +205,7 @@ def test_memory_error_differs_from_a_damaged_file(monkeypatch):
 def many_features(header, arrays):
     n, end = 300_000, arrays["mapper.offsets"][-1]
     header["mapper"]["n_features"] = n
+    del arrays["mapper.ranges"], arrays["bin_counts"]
     arrays["mapper.offsets"] = np.concatenate([arrays["mapper.offsets"], np.full(n - 4, end)])
     arrays["mapper.float64_bins"] = np.concatenate(
         [arrays["mapper.float64_bins"], np.zeros(n - 4, np.uint8)]

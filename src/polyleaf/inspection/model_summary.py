@@ -11,6 +11,7 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.binned_data.dataset import Dataset
+from polyleaf.estimators.multitask import TaskOffsetReader
 from polyleaf.metrics import get_metrics
 from polyleaf.metrics.metric import BoundMetric
 from polyleaf.model import Model, storage
@@ -23,7 +24,7 @@ from polyleaf.runtime.checks import require_choice
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike, JsonObject, ModelLike
 from polyleaf.user_data.feature_table import FeatureTable
-from polyleaf.user_data.multitask import decode_target_encoding
+from polyleaf.user_data.multitask import TaskEncodings, decode_target_encoding
 from polyleaf.user_data.offsets import OffsetReader
 from polyleaf.user_data.read_target import check_same_rows
 
@@ -523,8 +524,10 @@ def read_raw_offset(model: Model, offset: DataLike | None) -> np.ndarray | float
     """Return the offset as raw scores."""
     if offset is None:
         return 0.0
-    encoding = decode_target_encoding(model.metadata, model.n_outputs)
-    return OffsetReader(encoding, model.n_outputs, model.objective.offset_mask).read(offset)
+    encoding, objective = decode_target_encoding(model.metadata, model.n_outputs), model.objective
+    if isinstance(encoding, TaskEncodings):
+        return TaskOffsetReader(encoding, objective.tasks).read(offset)
+    return OffsetReader(encoding, model.n_outputs, objective.offset_mask).read(offset)
 
 
 def get_output_names(model: Model) -> list[str]:
