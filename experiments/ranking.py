@@ -1,7 +1,8 @@
-"""Rankings beside XGBoost, LightGBM and CatBoost: NDCG for one goal, and fronts of two goals.
+"""Rankings beside XGBoost, LightGBM and CatBoost: NDCG for one goal, fronts of several, clicks.
 
 All libraries train as many rounds of as many leaves at the same rate, on the same threads. The
-second goal is a column of high correlation with the relevance, taken out of X and cut at quartiles.
+second goal of the real data is a column of high correlation with the relevance, taken out of X and
+cut at quartiles.
 """
 
 from __future__ import annotations
@@ -20,13 +21,17 @@ from .sets import find
 ROUNDS, RATE, LEAVES, REPEATS = 200, 0.05, 31, 5
 DATA = "ranking_lightgbm"
 N_TRADE_OFFS = 9
-# Sizes of the simulated data, and shares of its relevances 1 to 4 or more, as in MSLR-WEB.
+MORE_ROUNDS = f", {4 * ROUNDS} rounds"
+FRONT_QUERIES, FRONT_DOCUMENTS, FRONT_TEST_QUERIES = 400, 25, 200
+LISTS, SHOWN = 2_000, 10
+# Sizes of the simulated data of one goal, and shares of relevances of at least 1 to 4, as in
+# MSLR-WEB.
 N_QUERIES, N_DOCUMENTS, N_FEATURES, N_TEST_QUERIES = 2_000, 100, 136, 500
 SHARES = (0.48, 0.16, 0.03, 0.01)
 
 
 class Part(NamedTuple):
-    """Rows in the order of their queries; y is (n,), or (n, 2) for two goals."""
+    """Rows in the order of their queries; y is (n,), or (n, K) for several goals."""
 
     X: np.ndarray
     y: np.ndarray
@@ -65,6 +70,11 @@ def _simulate(seed: int, n_queries: int) -> Part:
 
 def _iterate(context: Context, problem: str) -> Iterator[tuple[Part, Part, int]]:
     """Yield training rows, test rows and a seed."""
+    if problem.startswith("simulated, "):
+        for seed in context.seeds(REPEATS):
+            n_goals = ("two", "three", "four").index(problem.split()[1]) + 2
+            yield *_simulate_goals(context, seed, n_goals), seed
+        return
     if problem == "simulated":
         for seed in context.seeds(1):
             part = _simulate(seed, 20 if context.quick else N_QUERIES + N_TEST_QUERIES)
@@ -83,6 +93,42 @@ def _iterate(context: Context, problem: str) -> Iterator[tuple[Part, Part, int]]
         yield part.take(train), part.take(test), seed
 
 
+def _simulate_goals(context: Context, seed: int, n_goals: int) -> list[Part]:
+    """Return training and test rows; a goal is a feature less those of the others, and a product.
+
+    They share the last product.
+    """
+    rng = np.random.default_rng(seed)
+    n_train, n_test = (15, 5) if context.quick else (FRONT_QUERIES, FRONT_TEST_QUERIES)
+    query = np.repeat(np.arange(n_train + n_test), FRONT_DOCUMENTS)
+    X = rng.normal(size=(len(query), 20))
+    first, products = X[:, :n_goals], X[:, 8:13] * X[:, 13:18]
+    signal = 1.5 * first - 0.5 * first.sum(axis=1, keepdims=True) + products[:, :n_goals]
+    signal += products[:, [4]] + rng.normal(size=signal.shape)
+    limits = np.quantile(signal, 1 - np.array(SHARES), axis=0)
+    y = (signal[:, :, None] > limits.T).sum(axis=2).astype(np.float64)
+    part = Part(X, y, query)
+    return [part.take(np.flatnonzero(mask)) for mask in (query < n_train, query >= n_train)]
+
+
+def _simulate_clicks(context: Context, seed: int, problem: str) -> tuple[Part, Part]:
+    """Return clicks and relevances of the same rows, which are in the order of their positions.
+
+    Users look at position p with the probability 1 / p, and click by the gain of the relevance.
+    """
+    rng, n = np.random.default_rng(seed), 20 if context.quick else LISTS
+    X = rng.normal(size=(n, SHOWN, 8))
+    score = X[..., 0] + X[..., 1] * (X[..., 2] > 0) + 0.5 * np.abs(X[..., 3])
+    relevance = np.digitize(score + 0.3 * rng.normal(size=score.shape), [-0.5, 0.7, 1.5, 2.3])
+    weight = {"another feature": 2 * X[..., 5], "chance": 0.0, "relevance": score}[problem]
+    order = np.argsort(-(weight + rng.normal(size=score.shape)), axis=1)
+    X = np.take_along_axis(X, order[..., None], axis=1).reshape(-1, X.shape[2])
+    relevance = np.take_along_axis(relevance, order, axis=1)
+    chance = (0.05 + 0.95 * (2.0**relevance - 1) / 15) / np.arange(1, SHOWN + 1)
+    clicks, query = rng.random(chance.shape) < chance, np.repeat(np.arange(n), SHOWN)
+    return tuple(Part(X, y.ravel().astype(np.float64), query) for y in (clicks, relevance))
+
+
 def _add_goal(part: Part) -> Part:
     """Move the column of highest correlation with the relevance from X to the goals."""
     deviations = part.X.std(axis=0)
@@ -98,22 +144,37 @@ def _add_goal(part: Part) -> Part:
 # --- libraries: functions of the training rows that return one of the test rows ---
 
 
-def _polyleaf(objective: str, part: Part, context: Context, seed: int, **options: Any) -> Any:
+def _polyleaf(
+    objective: str,
+    part: Part,
+    context: Context,
+    seed: int,
+    positions: np.ndarray | None = None,
+    rounds: int = ROUNDS,
+    **options: Any,
+) -> Any:
     from polyleaf import PolyleafRanker
 
     model = PolyleafRanker(
         objective=objective,
-        n_estimators=context.rounds(ROUNDS),
+        n_estimators=context.rounds(rounds),
         learning_rate=RATE,
         max_leaves=LEAVES,
         n_jobs=context.threads,
         random_state=seed,
         **options,
     )
-    return model.fit(part.X, part.y, qid=part.query).predict
+    return model.fit(part.X, part.y, qid=part.query, positions=positions).predict
 
 
-def _lightgbm(objective: str, part: Part, context: Context, seed: int, **options: Any) -> Any:
+def _lightgbm(
+    objective: str,
+    part: Part,
+    context: Context,
+    seed: int,
+    positions: np.ndarray | None = None,
+    **options: Any,
+) -> Any:
     require_module("lightgbm")
     import lightgbm
 
@@ -126,11 +187,13 @@ def _lightgbm(objective: str, part: Part, context: Context, seed: int, **options
         "verbose": -1,
         **options,
     }
-    data = lightgbm.Dataset(part.X, part.y, group=part.sizes)
+    data = lightgbm.Dataset(part.X, part.y, group=part.sizes, position=positions)
     return lightgbm.train(parameters, data, context.rounds(ROUNDS)).predict
 
 
-def _xgboost(objective: str, part: Part, context: Context, seed: int) -> Any:
+def _xgboost(
+    objective: str, part: Part, context: Context, seed: int, positions: np.ndarray | None = None
+) -> Any:
     require_module("xgboost")
     import xgboost
 
@@ -141,6 +204,7 @@ def _xgboost(objective: str, part: Part, context: Context, seed: int) -> Any:
         "max_depth": 0,
         "eta": RATE,
         "nthread": context.threads,
+        "lambdarank_unbiased": positions is not None,  # positions are the order of the rows
         "seed": seed,
     }
     data = xgboost.QuantileDMatrix(part.X, part.y, qid=part.query)
@@ -211,45 +275,78 @@ def ranking(context: Context, method: str, problem: str) -> Figures:
 
 
 def front(context: Context, method: str, problem: str) -> Figures:
-    """Return the `volume` of the front of NDCG@10 of two goals, and processor `seconds`.
+    """Return the `volume` of the front of NDCG@10 of several goals, and processor `seconds`.
 
-    The volume is the area that is at most as good as one of the trade-offs. LightGBM trains one
-    model for each: the labels are the pairs of relevances, whose gains are weighted sums.
+    The volume is that of the points that are at most as good as one of the trade-offs. LightGBM
+    trains one model for each: a label is the rank of a weighted sum of gains, which is its gain.
     """
-    library, _, objective = method.partition(" ")
-    first = np.linspace(1.0, 0.0, 3 if context.quick else N_TRADE_OFFS)
-    weights = np.column_stack([first, 1.0 - first])
+    library, _, objective = method.removesuffix(MORE_ROUNDS).partition(" ")
+    rounds = 4 * ROUNDS if method.endswith(MORE_ROUNDS) else ROUNDS
     figures: Figures = {"volume": [], "seconds": []}
     for train, test, seed in _iterate(context, problem):
+        n_goals = train.y.shape[1]
+        weights = _spread_weights(n_goals, n_goals + 1 if context.quick else N_TRADE_OFFS)
         before = time.process_time()
         if library == "Polyleaf":
-            predict = _polyleaf(objective, train, context, seed, goal_weights=weights)
+            predict = _polyleaf(
+                objective, train, context, seed, rounds=rounds, goal_weights=weights
+            )
             figures["seconds"].append(time.process_time() - before)
             scores = predict(test.X)
         else:
-            pairs, labels = np.unique(train.y, axis=0, return_inverse=True)
-            joint = train._replace(y=labels.ravel())
-            models = [
-                _lightgbm(objective, joint, context, seed, label_gain=list((2.0**pairs - 1) @ w))
-                for w in weights
-            ]
+            models = []
+            for w in weights:
+                gains, labels = np.unique((2.0**train.y - 1) @ w, return_inverse=True)
+                joint = train._replace(y=labels)
+                models.append(_lightgbm(objective, joint, context, seed, label_gain=list(gains)))
             figures["seconds"].append(time.process_time() - before)
             scores = np.column_stack([predict(test.X) for predict in models])
-        points = [[_ndcg(test, column, 10, goal) for goal in (0, 1)] for column in scores.T]
+        goals = range(n_goals)
+        points = [[_ndcg(test, column, 10, goal) for goal in goals] for column in scores.T]
         figures["volume"].append(_compute_volume(np.array(points)))
     return figures
 
 
+def _spread_weights(n_goals: int, n: int) -> np.ndarray:
+    """Return n weights of goals: from each of the goals towards their mean, and the mean."""
+    levels = n // n_goals
+    shares = 1 - np.arange(levels) / levels * (1 - 1 / n_goals)
+    weights = [
+        np.where(np.eye(n_goals) > 0, share, (1 - share) / (n_goals - 1)) for share in shares
+    ]
+    weights += [np.full((n - levels * n_goals, n_goals), 1 / n_goals)]
+    return np.array(sorted(np.concatenate(weights).tolist(), reverse=True))
+
+
 def _compute_volume(points: np.ndarray) -> float:
-    """Return the area below the staircase of points (n, 2) of positive coordinates."""
-    volume, reached = 0.0, 0.0
-    for x, y in points[np.lexsort((points[:, 1], -points[:, 0]))]:
-        if y > reached:
-            volume, reached = volume + x * (y - reached), y
-    return volume
+    """Return the volume between 0 and points (n, K) of positive coordinates."""
+    if points.shape[1] == 1:
+        return float(points.max())
+    points = points[np.argsort(-points[:, -1])]
+    heights = -np.diff(points[:, -1], append=0.0)
+    return sum(_compute_volume(points[: i + 1, :-1]) * h for i, h in enumerate(heights) if h > 0)
+
+
+def clicks(context: Context, method: str, problem: str) -> Figures:
+    """Return NDCG@5 of relevance of models of clicks, `with` positions and `without`."""
+    library, _, objective = method.partition(" ")
+    figures: Figures = {"without": [], "with": []}
+    for seed in context.seeds(REPEATS):
+        train = _simulate_clicks(context, 2 * seed, problem)[0]
+        test = _simulate_clicks(context, 2 * seed + 1, problem)[1]
+        positions = np.tile(np.arange(SHOWN), len(train.sizes))
+        for name, known in (("without", None), ("with", positions)):
+            predict = LIBRARIES[library](objective, train, context, seed, positions=known)
+            figures[name].append(_ndcg(test, predict(test.X), 5))
+    return figures
 
 
 # --- tables ---
+
+_FRONT_PROBLEMS = {
+    **dict.fromkeys(("two goals, own split", "two goals, five folds"), (DATA,)),
+    **{f"simulated, {n} goals": () for n in ("two", "three", "four")},
+}
 
 PROBLEMS = {
     "own split": "the split of the example, five seeds",
@@ -276,31 +373,53 @@ def _table(name: str, title: str, figure: str, unit: str, digits: int) -> Table:
     return make_table(name, title, subjects, ranking, protocol, METHODS, ours=OURS)
 
 
-_FRONT_FIGURES: Any = (("volume", "area", "higher", 4), ("seconds", "s", "lower", 2))
-_FRONTS = ("Polyleaf xendcg", "Polyleaf lambdarank", "LightGBM rank_xendcg", "LightGBM lambdarank")
+_FRONT_FIGURES: Any = (("volume", "share", "higher", 4), ("seconds", "s", "lower", 2))
+_FRONTS = (
+    "Polyleaf xendcg",
+    f"Polyleaf xendcg{MORE_ROUNDS}",
+    "Polyleaf lambdarank",
+    "LightGBM lambdarank",
+)
+_CLICKS = (*OURS, "LightGBM lambdarank", "XGBoost rank:ndcg")
 
 PAPER = Paper(
     __name__,
     "Ranking",
-    "NDCG of test queries beside other libraries, and what a front of two goals costs.",
+    "NDCG of test queries beside other libraries, what a front of goals costs, and clicks.",
     (
         _table("NDCG@5", "NDCG@5 of test queries", "ndcg5", "NDCG@5", 4),
         _table("NDCG@10", "NDCG@10 of test queries", "ndcg10", "NDCG@10", 4),
         _table("time", "processor seconds of a training", "seconds", "s", 2),
         make_table(
             "front",
-            f"{N_TRADE_OFFS} trade-offs of two goals: area below the front, processor seconds",
+            f"{N_TRADE_OFFS} trade-offs of goals: volume below the front, processor seconds",
             tuple(
-                Subject(f"{problem}, {figure}", unit, better, digits, problem, figure, (DATA,))
-                for problem in ("two goals, own split", "two goals, five folds")
+                Subject(f"{problem}, {figure}", unit, better, digits, problem, figure, needs)
+                for problem, needs in _FRONT_PROBLEMS.items()
                 for figure, unit, better, digits in _FRONT_FIGURES
             ),
             front,
-            f"{_SETTINGS} The second goal is a feature, cut at its quartiles. Polyleaf trains one "
-            "model with `goal_weights`, LightGBM a model for each trade-off, whose labels have "
-            "weighted sums of both gains.",
+            f"{_SETTINGS} The second goal of the real data is a feature, cut at its quartiles; the "
+            f"simulated goals contradict each other in part ({FRONT_QUERIES * FRONT_DOCUMENTS:,} x "
+            "20, five seeds). Polyleaf trains one model with `goal_weights`, LightGBM a model for "
+            "each trade-off, whose labels have weighted sums of the gains, which its "
+            "`rank_xendcg` cannot express.",
             _FRONTS,
-            ours=_FRONTS[:2],
+            ours=_FRONTS[:3],
+        ),
+        make_table(
+            "clicks",
+            "NDCG@5 of relevance, learned from simulated clicks without and with positions",
+            tuple(
+                Subject(f"shown by {problem}, {figure}", "NDCG@5", "higher", 4, problem, figure)
+                for problem in ("another feature", "chance", "relevance")
+                for figure in ("without", "with")
+            ),
+            clicks,
+            f"{_SETTINGS} {LISTS:,} lists of {SHOWN}, five seeds. Users look at position p with "
+            "the probability 1 / p. XGBoost: `lambdarank_unbiased`.",
+            _CLICKS,
+            ours=OURS,
         ),
     ),
     golden=("xendcg", "lambdarank", "pairwise"),
