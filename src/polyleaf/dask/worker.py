@@ -434,12 +434,12 @@ def train_on_rank(
         if communicator.rank == 0:
             progress.put = communicator.put
         n_threads = get_worker().state.nthreads
-        joined = BinnedRows.concatenate([part._replace(binned=None) for part in rows])
+        parts = [part._replace(binned=None) for part in rows]
         run = fit_rank(
             estimator,
             shared,
             Shard.joined(shards),
-            joined.to_dataset(mapper, n_threads),
+            BinnedRows.concatenate(parts).to_dataset(mapper, n_threads),
             Context(n_threads, communicator),
             eval_sets=eval_sets,
             callbacks=[*callbacks, progress],

@@ -36,6 +36,7 @@ from polyleaf.training.factory import bind_objective
 from polyleaf.training.fit import as_callbacks, scale_base_score, train
 from polyleaf.training.group_search import resolve_output_groups
 from polyleaf.training.prepare import (
+    free_codes,
     get_fold_maker,
     join_copies,
     make_hold_out_run,
@@ -349,6 +350,10 @@ def fit_rank(
         eval_sets=eval_sets,
         row_ids=GlobalRowIds(shard.numbers, shared.n_usable, workers.communicator),
     )
+    # Trees that were not grown here are added by codes; otherwise training reads its bins only.
+    run.frees_codes = run.init_model is None and resume_from is None
+    del dataset
+    free_codes(run)
     groups = _get_group_trials(run)
     describe_model(estimator, run)
     run.metadata = run.metadata | groups
