@@ -194,6 +194,18 @@ def test_callbacks_and_evaluation_sets_change_nothing(init: str) -> None:
     assert np.array_equal(model.predict_raw(X), watched.predict_raw(X))
 
 
+@pytest.mark.parametrize("classes", [False, True])
+def test_continued_trainings_and_refits_start_from_the_same_scores(classes: bool) -> None:
+    X, Y = make_values()
+    cls, y = (PolyleafClassifier, Y.argmax(axis=1)) if classes else (PolyleafRegressor, Y)
+    whole = cls(init="linear", n_estimators=6, **QUICK).fit(X, y)
+    half = cls(init="linear", n_estimators=3, **QUICK).fit(X, y)
+    again = cls(init="linear", n_estimators=3, **QUICK).fit(X, y, init_model=half)
+    raw = whole.predict_raw(X)
+    assert np.array_equal(again.predict_raw(X), raw)
+    assert np.array_equal(whole.refit(X, y).predict_raw(X), raw)
+
+
 @pytest.mark.parametrize("init", OPTIONS)
 def test_kinds_of_targets(init: str) -> None:
     X, Y = make_values(200)

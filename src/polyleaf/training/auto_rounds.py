@@ -115,6 +115,7 @@ def plan_linear_model(params: SharedParameters, run: TrainingRun) -> Metric | No
     if run.linear.is_optional and has_metric and can_hold_out(params, run):
         return get_default_metric(run)
     run.use_linear_model()
+    run.set_offset(run.data.rows.offset)
     return None
 
 

@@ -170,11 +170,10 @@ class TrainingRun:
             self.target = self.target.subtract_offset(self.objective.outputs_per_target())
 
     def use_linear_model(self) -> None:
-        """Let trees start from the linear model."""
+        """Let trees start from the linear model: its scores become the offset of the data."""
         assert self.linear is not None
         self.initial = self.linear.model
         self.data = self.data.replace_rows(offset=self.initial.factor * self.linear.scores)
-        self.set_offset(self.data.rows.offset)
         self.linear = None
 
     def scale_eval_offsets(self, factor: float) -> None:
