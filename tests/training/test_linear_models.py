@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor
+from polyleaf import PolyleafClassifier, PolyleafRegressor, PolyleafRegressorCV
 from polyleaf.binned_data.random_rows import SplitRules
 from polyleaf.callbacks import EvaluationMonitor
 from polyleaf.export import to_c, to_numeric_matrix, to_onnx
@@ -283,8 +284,33 @@ def test_exports_add_the_linear_model(missing: bool, tmp_path) -> None:
         assert np.allclose(session.run(["scores"], {"X": matrix})[0], raw, atol=1e-5)
 
 
+@pytest.mark.parametrize("init", OPTIONS)
+@pytest.mark.parametrize("ensemble", [None, 2])
+def test_candidates_of_a_search_start_from_the_linear_model(init, ensemble) -> None:
+    X, Y = make_values()
+    train, test = slice(350), slice(350, None)
+    settings = {"n_candidates": 2, "n_estimators": 20, "ensemble": ensemble, "n_jobs": 1}
+    scores = {}
+    for value in (None, init):
+        search = PolyleafRegressorCV(init=value, random_state=0, **settings)
+        search.fit(X[train], Y[train])
+        scores[value] = search.score(X[test], Y[test])
+    assert scores[init] > scores[None] + 0.05
+    assert search.best_params_["init"] == "linear" and search.model_.initial is not None
+    loaded = PolyleafRegressor.load_model(search.save_model())
+    assert np.array_equal(loaded.predict(X), search.predict(X))
+    if ensemble is None:
+        plain = PolyleafRegressor(**search.best_params_, n_jobs=1).fit(X[train], Y[train])
+        assert np.array_equal(plain.predict_raw(X), search.predict_raw(X))
+        raw = search.predict_raw(X)
+        assert np.array_equal(search.refit(X[train], Y[train]).predict_raw(X), raw)
+
+
 def test_invalid_uses_raise() -> None:
     X, Y = make_values(100)
+    search = PolyleafRegressorCV(init="linear", n_candidates=1, n_estimators=2)
+    with pytest.raises(ValueError, match=r"supports init=.* for dense X and y"):
+        search.fit(scipy.sparse.csr_matrix(X), Y)
     missing = Y.copy()
     missing[0, 0] = np.nan
     with pytest.raises(ValueError, match=r'cannot be fitted to missing targets: use init="linear"'):

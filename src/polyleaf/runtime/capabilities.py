@@ -903,8 +903,6 @@ FEATURES = {
             "train a new one.",
             "new_columns": "A model that starts from {this} takes no further columns of X: leave "
             "them out, or train a new one.",
-            "search": "{use.estimator} does not support init: it is fitted to raw rows, which "
-            "folds do not keep; use GridSearchCV.",
             "offset": "offset cannot be combined with init, which would not be fitted to it: add "
             "the scores of init to the offset, and leave init=None.",
             "sparse_numbers": "init needs a dense y in regression; sparse labels may start from "
@@ -929,6 +927,9 @@ FEATURES = {
         "Initial models that are estimators (`init=Ridge()`)",
         _find_init_estimator,
         {
+            "search": '{use.estimator} supports init="linear" and "auto" for dense X and y '
+            "without evaluation sets; other initial models are fitted to raw rows, which folds do "
+            "not keep: use GridSearchCV.",
             "shares": 'init needs class labels, but y has shares of classes: use init="linear".',
             "missing_values_in_y": 'init cannot be fitted to missing targets: use init="linear", '
             "fill them, or pass the scores of a model of your own as offset.",

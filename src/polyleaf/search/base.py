@@ -24,9 +24,9 @@ from polyleaf.estimators._fitting import (
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.metrics import Metric
 from polyleaf.model.combine import blend_models
-from polyleaf.model.metadata import BLEND, QUERY_COLUMN
+from polyleaf.model.metadata import BLEND, HAS_OFFSETS, QUERY_COLUMN
 from polyleaf.objectives import Objective, objective_class
-from polyleaf.runtime.capabilities import check
+from polyleaf.runtime.capabilities import Use, check, refuse
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike, JsonObject, Parameters, StrPath
@@ -69,6 +69,8 @@ from polyleaf.settings.parameters import (
 from polyleaf.training.auto_rounds import get_patience
 from polyleaf.training.evaluation import make_metrics
 from polyleaf.training.fit import check_metric_is_known
+from polyleaf.training.initial_scores import fit_linear_model
+from polyleaf.training.linear_models import LinearFit
 from polyleaf.training.prepare import (
     VALIDATION,
     check_rows,
@@ -224,8 +226,11 @@ class SearchMixin(_Base):
             offset=_to_array(data.rows.offset),
         )
         check_rows(base, data.X, target)
-        dataset = self._make_dataset(data)
         objective = make_objective(base, target, base._resolve_objective())
+        linear = self._fit_linear_model(data, eval_data, target, objective)
+        if linear is not None:  # all candidates start from its scores
+            data = data.replace_rows(offset=linear.scores)
+        dataset = self._make_dataset(data)
         metric, seed = self._search_metric(base, target, objective), draw_seed(base)
         folds = self._make_folds(dataset, data, target, objective, eval_data, seed)
         log = ResumeLog(
@@ -256,6 +261,11 @@ class SearchMixin(_Base):
             self._fit_best(search, final)
         else:
             self._fit_blend(search, final)
+        if linear is not None:
+            self.model_.initial = linear.model
+            self.model_.metadata[HAS_OFFSETS] = False
+        if getattr(self, "init", None) is not None:
+            self.best_params_["init"] = None if linear is None else "linear"
         if was_interrupted:
             n = len(search.candidates)
             report_interrupt(
@@ -336,6 +346,37 @@ class SearchMixin(_Base):
 
     # --- data ------------------------------------------------------------------------------------
 
+    def _fit_linear_model(
+        self,
+        data: TrainingData,
+        eval_data: list[TrainingData],
+        target: Target,
+        objective: Objective,
+    ) -> LinearFit | None:
+        """Return the linear model that trees start from, if `init` asks for one.
+
+        For "auto", held-out rows decide about it by a fit with `quality="fast"`.
+        """
+        init = getattr(self, "init", None)
+        if init is None:
+            return None
+        evaluated = [each.X for each in eval_data]
+        check(parameters=self, X=data.X, evaluated=evaluated, offset=data.rows.offset)
+        if eval_data or scipy.sparse.issparse(data.X) or is_sparse(data.rows.target):
+            refuse("init_estimator", "search", use=Use(parameters=self))
+        if init == "auto":
+            probe = self._make_candidate({"quality": "fast"})
+            probe.fit(**data.to_arguments())
+            initial = probe.model_.initial
+            if initial is None or not initial.starts_trees:
+                return None
+        return fit_linear_model(self, data, target, objective, draw_seed(self))
+
+    def _make_trial(self, parameters: Parameters) -> PolyleafEstimator:
+        """Make the estimator of a candidate, whose data start from the linear model already."""
+        candidate = self._make_candidate(parameters)
+        return candidate.set_params(init=None) if hasattr(candidate, "init") else candidate
+
     def _make_dataset(self, data: TrainingData) -> Dataset:
         """Bin all rows once: thresholds depend on X and weights, never on y."""
         if isinstance(data.X, Dataset):
@@ -399,7 +440,7 @@ class SearchMixin(_Base):
             patience = get_patience(rates.get(parameters), TRIAL_PATIENCE)
             n_rounds = self.early_stopping_rounds or patience
             stopper = TrialStopper(metric, n_rounds, leader, is_spent)
-            candidate = self._make_candidate(parameters)
+            candidate = self._make_trial(parameters)
             candidate.set_params(
                 **_QUIET,
                 n_estimators=self._max_rounds(parameters),
@@ -539,7 +580,7 @@ class SearchMixin(_Base):
         parameters, rounds = final_fit
         if rounds is not None:
             rounds = min(rounds, self._fixed_parameters().get("n_estimators") or rounds)
-        estimator, timeout = self._make_candidate(parameters), FinalFitTimeout(final.budget)
+        estimator, timeout = self._make_trial(parameters), FinalFitTimeout(final.budget)
         estimator.set_params(n_estimators=rounds, early_stopping_rounds=None, verbose=None)
         estimator.fit(
             **final.data.to_arguments(),
@@ -552,7 +593,7 @@ class SearchMixin(_Base):
 
     def _fit_on_fold(self, candidate: Candidate, fold: Fold) -> PolyleafEstimator:
         """Train a candidate on a fold with its best number of rounds."""
-        estimator = self._make_candidate(candidate.parameters)
+        estimator = self._make_trial(candidate.parameters)
         estimator.set_params(**_QUIET, n_estimators=candidate.rounds, callbacks=None)
         return estimator.fit(**fold.train.to_arguments())
 

@@ -17,8 +17,6 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
-from sklearn.multiclass import OneVsRestClassifier
 from sklearn.utils.validation import check_array, check_is_fitted, has_fit_parameter
 
 from polyleaf.binned_data.random_rows import find_repeated_rows, hash64, hash_values
@@ -102,11 +100,8 @@ def start_from_initial_model(
             "are too good there: set init, or pass init_scores."
         )
     if is_standard and init_scores is None:
-        check_rows(p, data.X, target)
-        table = read_features(data.X, categorical_features=p.categorical_features)
-        rules = read_split_rules(p, data.rows, target.n_rows)
-        linear = LinearFit.fit(table, target, objective, rules, run.seeds.training)
-        model = previous or replace(linear.model, rows_id=rows_id)
+        linear = fit_linear_model(p, data, target, objective, run.seeds.training)
+        model = previous or linear.model
         assert isinstance(model, LinearInitialModel)
         linear = replace(linear, model=model, is_optional=init == "auto")
         run.linear = linear
@@ -140,6 +135,17 @@ def start_from_initial_model(
     _set_scores(run, p, model, scores if model.sparse is None else model.sparse.select(scores))
 
 
+def fit_linear_model(
+    p: Any, data: TrainingData, target: Target, objective: Objective, seed: int
+) -> LinearFit:
+    """Fit the linear model of `init="linear"`."""
+    check_rows(p, data.X, target)
+    table = read_features(data.X, categorical_features=p.categorical_features)
+    rules = read_split_rules(p, data.rows, target.n_rows)
+    linear = LinearFit.fit(table, target, objective, rules, seed)
+    return replace(linear, model=replace(linear.model, rows_id=_identify(target)))
+
+
 def _warn_interactions(p: Any, model: InitialModel) -> None:
     """Warn if an initial model may combine features that may not interact; linear ones add them."""
     if p.interaction_constraints is not None and not isinstance(model, LinearInitialModel):
@@ -166,6 +172,10 @@ def _score(p: Any, model: InitialModel, X: DataLike) -> Any:
 def _choose_estimator(data: TrainingData, target: Target) -> Any:
     """Return the estimator that takes the place of the linear model for sparse X or y, whose
     normal equations would be too large."""
+    # Imported where it is needed, which few fits do.
+    from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
+    from sklearn.multiclass import OneVsRestClassifier
+
     if target.encoding.kind == "regression":
         return Ridge(solver="sparse_cg")
     if target.is_sparse:

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression, TweedieRegressor
 
 from polyleaf.binned_data.random_rows import SplitRules
 from polyleaf.model.initial import LinearInitialModel
@@ -295,8 +294,7 @@ def _fit_classes(
     classes = np.unique(y)
     if len(classes) < 2:
         return slopes
-    fitted = LogisticRegression(max_iter=300).fit(X[rows], y, weight)
-    coef = fitted.coef_.T
+    coef = _fit_logistic(X[rows], y, weight)
     if len(classes) == 2:  # has one score, of the second class
         coef = np.hstack([-coef / 2, coef / 2])
     slopes[:, classes.astype(np.int64)] = coef
@@ -309,14 +307,25 @@ def _fit_label(X: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> np.nd
         X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
     if not len(y) or y.min() == y.max():
         return np.zeros(X.shape[1])
-    fitted: Any = LogisticRegression(max_iter=300).fit(X, y > 0.5, weight)
-    return fitted.coef_[0]
+    return _fit_logistic(X, y > 0.5, weight)[:, 0]
+
+
+def _fit_logistic(X: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+    """Return the slopes of a logistic regression (n_features, n_scores)."""
+    # Few fits need the module, which takes long to import.
+    from sklearn.linear_model import LogisticRegression
+
+    fitted: Any = LogisticRegression(max_iter=300).fit(X, y, weight)
+    coef: np.ndarray = fitted.coef_.T
+    return coef
 
 
 def _fit_regressions(
     X: np.ndarray, target: Target, objective: Objective, rows: np.ndarray
 ) -> np.ndarray:
     """Return the slopes of generalised linear models (n_features, n_scores) of some rows."""
+    from sklearn.linear_model import TweedieRegressor  # as in `_fit_logistic`
+
     power = _POWERS.get(objective.name, getattr(objective, "variance_power", None))
     if power is None:
         raise ValueError(
