@@ -248,7 +248,7 @@ for n_outputs in (1, 40):
         meta, arrays = model.mapper.to_state()
         content = b"".join(np.ascontiguousarray(a).tobytes() for a in arrays.values())
         print(n_outputs, zlib.crc32(content))
-        print(zlib.crc32(model.predict_raw(__import__("polyleaf").inputs.features.read_features(
+        print(zlib.crc32(model.predict_raw(__import__("polyleaf").user_data.features.read_features(
             X, reference=model.mapper), n_threads=n_jobs).tobytes()))
 """
 
