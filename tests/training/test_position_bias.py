@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from reference import ranking as reference
 
-from polyleaf import PolyleafRanker, RowData, load_model
+from polyleaf import PolyleafRanker, RowData, blend, load_model
 from polyleaf.metrics.queries import QueryMetric
 
 OBJECTIVES = ["xendcg", "lambdarank", "pairwise"]
@@ -112,7 +112,8 @@ def test_continued_training_and_refit(tmp_path):
     for model in (more, again):
         np.testing.assert_array_equal(model.predict(X), whole.predict(X))
         np.testing.assert_array_equal(model.position_bias_, whole.position_bias_)
-    assert fit(positions=None).position_bias_ is None
+    for model in (fit(positions=None), blend([first, whole])):
+        assert model.position_bias_ is None
 
 
 def test_offsets_are_added():

@@ -20,6 +20,7 @@ from polyleaf.model.metadata import (
     LEARNING_RATES,
     MEMBERS,
     PARAMETERS,
+    POSITION_BIAS,
     SLICE,
     clear_calibrations,
     get_decision_thresholds,
@@ -158,6 +159,7 @@ def _make_empty(model: Model, **changes: object) -> Model:
     metadata = clear_calibrations(model.metadata)
     metadata.pop(LEARNING_RATES, None)
     metadata.pop(SLICE, None)
+    metadata.pop(POSITION_BIAS, None)
     metadata.pop(MEMBERS, None)  # rounds no longer tell which trees are those of a member
     fields: dict[str, Any] = {
         "mapper": model.mapper,
