@@ -392,7 +392,7 @@ class BoundObjective(ABC):
         return self.rows.target
 
     @abstractmethod
-    def base_score(self, n_threads: int | Context = 1) -> Floats:
+    def base_score(self, n_threads: Any = 1) -> Floats:
         """Return the constant scores that minimise the weighted loss (for a Huber loss: the
         median), computed on `n_threads` threads.
 

@@ -27,11 +27,12 @@ class SparseMatrix(Protocol):
 
 
 class Estimator(Protocol):
-    """Estimator of scikit-learn's interface."""
+    """Estimator of scikit-learn's interface, whose methods may be descriptors."""
 
-    def fit(self, X: Any, y: Any) -> Any: ...
-
-    def predict(self, X: Any) -> Any: ...
+    @property
+    def fit(self) -> Any: ...
+    @property
+    def predict(self) -> Any: ...
 
 
 class DataFrame(Protocol):

@@ -150,7 +150,7 @@ def compute_base_score(bound: Any, settings: TrainConfig) -> np.ndarray:
     """Return the constant score (K,) that training starts from."""
     offset = bound.rows.offset
     if offset is None or settings.has_sparse_targets:
-        return bound.base_score(settings.workers)
+        return bound.base_score(settings.workers.n_threads_or_context)
     threads = settings.workers.n_threads_or_context
     return minimise_base_score(bound, offset.astype(np.float32), threads)
 
