@@ -145,4 +145,4 @@ def test_missing_values_and_models_of_one_step(tmp_path):
 
 def test_unknown_likelihood():
     with pytest.raises(ValueError, match="likelihood must be None or one of 'gaussian'"):
-        make(likelihood="quantile")
+        make(likelihood="laplace")
