@@ -151,7 +151,11 @@ def test_without_use_of_the_linear_model_auto_is_the_fit_without_init() -> None:
     Y = 2 * np.abs(X[:, :2]) + rng.normal(0, 0.3, (1000, 2))
     models = [PolyleafRegressor(init=init, **QUICK).fit(X, Y) for init in (None, "auto")]
     assert models[1].model_.initial is None
-    assert np.array_equal(models[0].predict(X), models[1].predict(X))
+    raw = models[0].predict_raw(X)
+    assert np.array_equal(models[1].predict_raw(X), raw)
+    assert np.array_equal(models[1].refit(X, Y).predict_raw(X), raw)
+    further = PolyleafRegressor(init="auto", n_estimators=2, **QUICK)
+    assert further.fit(X, Y, init_model=models[1]).model_.initial is None
 
 
 def test_the_mean_of_trees_and_a_linear_model_is_one_model(monkeypatch) -> None:

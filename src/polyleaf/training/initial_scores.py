@@ -72,6 +72,8 @@ def start_from_initial_model(
     if init is None and init_scores is not None:
         raise ValueError("init_scores are the out-of-fold scores of init, which is None.")
     if start is not None and previous is None:
+        if getattr(p, "init", None) == "auto":  # trees alone were the best
+            return
         raise ValueError(
             "The model to continue has no initial model, and cannot be given one: leave init=None."
         )
