@@ -242,6 +242,14 @@ def test_kinds_of_targets(init: str) -> None:
         assert np.array_equal(loaded.predict_raw(X), model.predict_raw(X)), parameters
 
 
+def test_the_linear_model_reads_features_before_a_projection() -> None:
+    X, Y = make_values()
+    settings = {"projection": "pca", "projection_dim": 3, "n_estimators": 20, **QUICK}
+    model = PolyleafRegressor(init="linear", **settings).fit(X, Y)
+    assert model.model_.initial.n_features == 6
+    assert model.score(X, Y) > PolyleafRegressor(**settings).fit(X, Y).score(X, Y) + 0.1
+
+
 def test_scores_of_classes_are_of_logistic_regressions() -> None:
     X, Y = make_values()
     y = Y.argmax(axis=1)

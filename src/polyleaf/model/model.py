@@ -328,7 +328,9 @@ class Model(ModelData):
         table = read_rows(X, self.mapper, self.projection, estimator, n_threads)
         if self.initial is None:
             return table
-        return replace(table, source=table.to_float64() if self.initial.reads_table else X)
+        # Features that are projected are numbers, and the table has their projection.
+        reads_table = self.initial.reads_table and self.projection is None
+        return replace(table, source=table.to_float64() if reads_table else X)
 
     def predict_raw_binned(
         self,
