@@ -24,7 +24,8 @@ STUDIES: dict[str, Paper] = {
     name: import_module(f"{__package__}.{name}").PAPER
     for name in (
         "categories", "defaults", "groups", "initial", "intervals", "distributions", "drift",
-        "monitoring", "portfolio", "quality", "ranking", "search", "softmax", "estimates", "shapes",
+        "monitoring", "portfolio", "quality", "ranking", "search", "series", "softmax", "estimates",
+        "shapes",
     )
 }  # fmt: skip
 
