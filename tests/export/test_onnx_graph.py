@@ -129,9 +129,9 @@ def test_one_row_and_no_rows():
 
 
 def test_errors(monkeypatch):
-    with pytest.raises(ValueError, match="opset_ml=4"):
+    with pytest.raises(ValueError, match="opset_ml must be one of None, 3, 5; got 4"):
         to_onnx(estimator("defaults"), opset_ml=4)
-    with pytest.raises(ValueError, match="input='frame'"):
+    with pytest.raises(ValueError, match="input must be one of 'matrix', 'columns'; got 'frame'"):
         to_onnx(estimator("defaults"), input="frame")
     monkeypatch.setitem(__import__("sys").modules, "onnx", None)
     with pytest.raises(ImportError, match=r"pip install .polyleaf\[onnx\]."):
