@@ -318,7 +318,7 @@ def test_negative_second_derivative():
     for choice, expected in (("absolute", 0.841471), ("clip", 0.0)):
         _, h = derive(hessian=choice)
         assert h[1, 0] == pytest.approx(expected, rel=1e-5)
-    with pytest.raises(ValueError, match="hessian must be one of exact"):
+    with pytest.raises(ValueError, match="hessian must be one of 'exact'"):
         Custom(squares, hessian="eigen")
 
 
