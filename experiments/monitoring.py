@@ -1,4 +1,4 @@
-"""How often `measure_drift` names the one feature that has changed, and others by mistake."""
+"""Power of `measure_drift`: shares of draws in which it names the changed feature, and others."""
 
 from __future__ import annotations
 

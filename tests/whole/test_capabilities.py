@@ -143,7 +143,7 @@ def regressor(
 def fit_members() -> PolyleafRegressor:
     """Return a model of two members."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(auto_rounds, "choose_weights", lambda *_: {0: 0.5, 1: 0.5})
+        patch.setattr(auto_rounds, "choose_weights", lambda *_: ({0: 0.5, 1: 0.5}, 0.0))
         return PolyleafRegressor(n_jobs=1).fit(X, Y)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_random_state
 
 import polyleaf._core as _core
-from polyleaf.binned_data.binned import Codes, DeviceCodes, SparseCodes, empty_codes
+from polyleaf.binned_data.binned import Codes, DeviceCodes, MemmapCodes, SparseCodes, empty_codes
 from polyleaf.binned_data.high_cardinality import (
     Category,
     DerivedColumns,
@@ -514,6 +514,14 @@ class BinMapper:
         ):
             mask[columns] = False
         return mask
+
+    def count_bins(self, codes: Codes | DeviceCodes | MemmapCodes) -> NDArray[np.int64]:
+        """Return the rows in each bin of the counted columns; see `Dataset.count_bins`.
+
+        `codes`: codes of the rows, such as `encode` returns.
+        """
+        counts = codes.count_bins(self.n_bins_)
+        return counts[np.repeat(self.counted_columns_, self.n_bins_ + np.intp(1))]
 
     def count_outside(self, table: FeatureTable) -> NDArray[np.int64]:
         """Return the rows of `table` with a value beyond `ranges_`, by feature: (n_features,)."""

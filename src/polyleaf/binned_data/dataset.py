@@ -412,8 +412,7 @@ class Dataset:
     def count_bins(self) -> NDArray[np.int64]:
         """Return the rows in each bin, and without a value, of columns that are not derived, one
         column after another: (sum of their n_bins + 1,)."""
-        counts = self._codes.count_bins(self.mapper.n_bins_)
-        return counts[np.repeat(self.mapper.counted_columns_, self.mapper.n_bins_ + np.intp(1))]
+        return self.mapper.count_bins(self._codes)
 
     def select_codes(self, features: NDArray[np.int64]) -> NDArray[np.uint8] | None:
         """Return the codes of the columns `features`, (n_features, n_rows), if they are not all in

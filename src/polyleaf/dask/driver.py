@@ -466,7 +466,7 @@ def _train(
 
 
 class Retries(NamedTuple):
-    """How the loss of workers is handled, and the restarts so far."""
+    """Treatment of lost workers, and the restarts so far."""
 
     client: Client
     max_restarts: int

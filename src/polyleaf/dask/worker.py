@@ -97,7 +97,7 @@ class BinnedRows(NamedTuple):
 
 
 class PlannedFit(NamedTuple):
-    """What ranks find out together before a training."""
+    """Results of the preparation that the ranks share, before a training."""
 
     shared: SharedFit
     results: list[Any]  # of a `RecordingCommunicator`, with which partitions are encoded

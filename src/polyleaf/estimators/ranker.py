@@ -342,7 +342,7 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
 
     @property
     def position_bias_(self) -> np.ndarray | None:
-        """What each position added to the scores in training, float64 (n_positions, n_scores)."""
+        """Scores that positions added in training, float64 (n_positions, n_scores)."""
         check_is_fitted(self)
         metadata = self.model_.metadata
         if POSITION_BIAS not in metadata:

@@ -34,7 +34,7 @@ _QUANTILES = {"q05": 0.05, "q50": 0.5, "q95": 0.95}
 
 @dataclass(frozen=True)
 class Drift:
-    """How rows differ from reference rows; arrays have an entry per feature of X.
+    """Differences of rows from reference rows; arrays have an entry per feature of X.
 
     Parameters
     ----------
@@ -187,13 +187,12 @@ def measure_drift(
 
 
 class _Rows:
-    """What rows are compared by: `counts` as `Model.bin_counts`, and shares (n_features,)."""
+    """Rows to compare: `counts` as `Model.bin_counts`, and shares (n_features,)."""
 
     def __init__(self, model: Model, X: DataLike) -> None:
         mapper, table = model.mapper, model.prepare_features(X)
         n_rows = max(1, table.n_rows)
-        counts = mapper.encode(table).count_bins(mapper.n_bins_)
-        self.counts = counts[np.repeat(mapper.counted_columns_, mapper.n_bins_ + np.intp(1))]
+        self.counts = mapper.count_bins(mapper.encode(table))
         self.unknown = _count_unknown(mapper, table) / n_rows
         self.outside = np.full(mapper.n_features_, np.nan)
         if mapper.ranges_ is not None:

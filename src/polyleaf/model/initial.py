@@ -63,10 +63,10 @@ class InitialModel(ABC):
     sparse: SparseStart | None = None  # for sparse targets: scores are a csr_matrix
     factor: float = 1.0  # factor of the scores of the estimator, which `scores` includes
     rows_id: str = ""  # checksum of the targets that it was fitted to
-    # Whether trees are fitted to what the scores leave; otherwise trees know nothing of them, and
-    # the model is the weighted mean of both.
+    # Whether trees start from the scores; otherwise trees are trained without the scores, and the
+    # model is the weighted mean of both.
     starts_trees: bool = True
-    # whether X is read as for trees, and categories are 0
+    # whether X is read as for trees, with 0 for categories
     reads_table: bool = False
 
     @property

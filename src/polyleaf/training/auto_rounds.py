@@ -202,11 +202,11 @@ def find_n_estimators(
                 run.metadata = run.metadata | {OUTPUT_GROUPS: hold_out.metadata[OUTPUT_GROUPS]}
                 run.settings = run.settings.replace_output_groups(hold_out.model.output_groups)
             # The linear model does not cost other candidates their time.
-            if not (trial.is_started and n_required == 2 and i == 1):
+            if not 0 < i < n_required:
                 n_rounds += get_cost(trial.member) * stopper.n_trained
             rates = [r.settings.boosting.learning_rate for r in (hold_out, run)]
             trial.add(hold_out, stopper, rates[0] / rates[1] * run.target.n_rows / len(rows))
-            if is_first and i == 1 and n_required == 2:
+            if is_first and 0 < i < n_required:
                 # Other candidates do what is better for the first one.
                 is_better = _is_start_better(trials[:2], splits, is_fixed)
                 for other in trials[2:]:
@@ -373,10 +373,10 @@ def _choose_weights(
     members = [member for _, member in candidates]
     if has_linear:
         members.append(replace(members[0], n_rounds=0))
-    weights = choose_weights(members, compute_loss, max_rounds)
+    weights, loss = choose_weights(members, compute_loss, max_rounds)
     chosen = tuple(replace(members[i], weight=w) for i, w in weights.items() if i < n_trees)
     factor = 1.0 if is_started else weights.get(n_trees, 0.0)
-    return _Choice(chosen, factor, is_started), compute_loss(weights)
+    return _Choice(chosen, factor, is_started), loss
 
 
 class _Choice(NamedTuple):

@@ -164,8 +164,6 @@ def _fit_ridge(
     X: np.ndarray, target: Target, objective: Objective, used: np.ndarray, parts: _Parts
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return slopes (n_features, n_scores), and out-of-fold scores (n_rows, n_scores)."""
-    mask = objective.offset_mask
-    n_scores = objective.n_scores(target.encoding.n_outputs)
     y = np.asarray(target.to_target_scale(), np.float64)
     if target.rows.offset is not None:
         y = y - target.rows.offset[:, :: objective.outputs_per_target()]
@@ -185,8 +183,8 @@ def _fit_ridge(
     slopes, scores = np.empty((X.shape[1], y.shape[1])), np.empty_like(y)
     for group in groups:
         group.fit(penalty, slopes, scores)
-    expand = np.asarray(mask, np.float64)
-    return np.kron(slopes, expand)[:, :n_scores], np.kron(scores, expand)[:, :n_scores]
+    mask = np.asarray(objective.offset_mask, np.float64)
+    return np.kron(slopes, mask), np.kron(scores, mask)
 
 
 def _group(pattern_of_output: np.ndarray, n_outputs: int) -> Iterable[tuple[int, np.ndarray]]:

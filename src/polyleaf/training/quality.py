@@ -103,8 +103,9 @@ def choose_weights(
     candidates: Sequence[Member],
     compute_loss: Callable[[dict[int, float]], float],
     max_rounds: float,
-) -> dict[int, float]:
-    """Return the weights of the candidates in the mean with the lowest loss, by their numbers.
+) -> tuple[dict[int, float], float]:
+    """Return the weights of the candidates in the mean with the lowest loss, by their numbers, and
+    this loss.
 
     `candidates`: with their numbers of rounds. `compute_loss`: returns the loss of the weighted
     mean of some candidates, `{number: weight}`. `max_rounds`: limit for the rounds of several
@@ -116,7 +117,9 @@ def choose_weights(
         for mix in _iter_mixes(len(candidates))
         if len(mix) == 1 or sum(costs[i] for i in mix) <= max_rounds
     ]
-    return min(mixes, key=compute_loss)
+    losses = [compute_loss(mix) for mix in mixes]
+    lowest = min(losses)
+    return mixes[losses.index(lowest)], lowest
 
 
 def _iter_mixes(n_candidates: int) -> Iterator[dict[int, float]]:
