@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from support.commands import fails, polyleaf
 
-from polyleaf import load_model
+from polyleaf import PolyleafRegressor, load_model
 
 RNG = np.random.default_rng(0)
 
@@ -127,3 +127,25 @@ def test_excel_without_its_reader(folder, capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(pd, "read_excel", fail)
     message = fails(capsys, f"train {tmp_path}/x.xlsx -t a -m {tmp_path}/m")
     assert "pip install pandas openpyxl" in message and "save the sheet as CSV" in message
+
+
+def test_models_that_start_from_a_linear_model_equal_the_estimator(folder, capsys):
+    train = f"train {folder}/train.csv -t price --drop rent -n 5 --set init=auto"
+    polyleaf(f"{train} -m {folder}/i --validation {folder}/held.csv")
+    polyleaf(f"predict {folder}/new.csv -m {folder}/i -o {folder}/i.csv")
+    polyleaf(f"evaluate {folder}/new.csv -m {folder}/i")
+    assert "R2" in capsys.readouterr().out
+    columns = ["area", "age", "floor", "sold"]
+    rows, new = read(folder / "train.csv"), read(folder / "new.csv")
+    model = PolyleafRegressor(n_estimators=5, init="auto").fit(rows[columns], rows["price"])
+    np.testing.assert_array_equal(read(folder / "i.csv")["price"], model.predict(new[columns]))
+    polyleaf(f"refit {folder}/held.csv -m {folder}/i -o {folder}/i2")
+    polyleaf(f"explain {folder}/new.csv -m {folder}/i -o {folder}/e.csv")
+    np.testing.assert_allclose(
+        read(folder / "e.csv")["raw_score"], model.predict(new[columns]), rtol=1e-6
+    )
+
+
+def test_models_that_start_from_a_linear_model_read_dense_files_without_offsets(folder, capsys):
+    train = f"train {folder}/train.csv -t price -m {folder}/x --set init=linear"
+    assert "without --offset" in fails(capsys, f"{train} --offset rent")

@@ -116,11 +116,21 @@ def make_dataset(
     return X
 
 
+def read_numbers(table: Table, schema: Schema) -> Any:
+    """Return the features of rows as they are, which models with `init` read."""
+    is_file = not (table.is_folder or table.is_sparse)
+    require(is_file and not schema.offset, "init needs a file of dense rows, without --offset.")
+    return table.read_features(schema)
+
+
 def open_rows(
     options: Namespace, path: Path, schema: Schema, estimator: PolyleafEstimator
-) -> tuple[Table, Dataset]:
-    """Return a table, and its features as a `Dataset` in the bins of a model."""
+) -> tuple[Table, Any]:
+    """Return a table, and its features as a model reads them: as a `Dataset` in its bins, if it
+    starts from no initial model."""
     table, model = open_table(options, path, schema), estimator.model_
+    if model.initial is not None:
+        return table, read_numbers(table, schema)
     X = make_dataset(
         table,
         schema,

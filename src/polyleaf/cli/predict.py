@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from polyleaf.binned_data.dataset import Dataset
 from polyleaf.cli import xmc
 from polyleaf.cli.messages import pluralise, print_hint
 from polyleaf.cli.model_file import (
@@ -24,6 +23,7 @@ from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.files.cells import drop_missing_text
 from polyleaf.files.io import ReadError, open_writer, require, write_columns
 from polyleaf.files.schema import RANKING, Schema, select_columns
+from polyleaf.runtime.types import DataLike
 
 Columns = dict[str, Any]
 
@@ -46,11 +46,13 @@ def predict(options: Namespace) -> None:
         raise ReadError(f"--keep {clashes[0]}: the predictions have a column of this name too.")
     write_columns(kept | columns, options.out, options.json)
     if options.out is not None:
-        print_hint(f"{pluralise(X.n_rows, 'prediction')} written to {options.out}", options.quiet)
+        print_hint(
+            f"{pluralise(table.n_rows, 'prediction')} written to {options.out}", options.quiet
+        )
 
 
 def _predict_columns(
-    options: Namespace, estimator: PolyleafEstimator, schema: Schema, X: Dataset
+    options: Namespace, estimator: PolyleafEstimator, schema: Schema, X: DataLike
 ) -> Columns:
     """Return predictions and the requested additions as named columns."""
     tasks = list(_iter_tasks(estimator, schema))
@@ -82,7 +84,7 @@ def _predict_columns(
         is_multilabel = task_schema.task == "multilabel"
         if levels and task_estimator.model_.objective.has_distribution:
             distribution = task_estimator.predict_dist(X)
-            quantiles = [distribution.ppf(level).reshape(X.n_rows, -1) for level in levels]
+            quantiles = [distribution.ppf(level).reshape(len(predicted), -1) for level in levels]
             names = [f"{t}_q{level:g}" for t in task_schema.targets for level in levels]
             columns |= _name_columns(names, np.stack(quantiles, axis=2))
         if options.proba and hasattr(task_estimator, "predict_proba"):
@@ -143,7 +145,8 @@ def explain(options: Namespace) -> None:
     )
     estimator, schema = load_table_model(options)
     schema = replace(schema, offset=())  # SHAP values are of features
-    rows, reference = open_rows(options, options.file, schema, estimator)[1], None
+    table, rows = open_rows(options, options.file, schema, estimator)
+    reference = None
     if options.background is not None:
         reference = open_rows(options, options.background, schema, estimator)[1]
     model = estimator.model_
@@ -162,7 +165,7 @@ def explain(options: Namespace) -> None:
             write(columns)
     if options.out is not None:
         print_hint(
-            f"SHAP values of {pluralise(rows.n_rows, 'row')} written to {options.out}",
+            f"SHAP values of {pluralise(table.n_rows, 'row')} written to {options.out}",
             options.quiet,
         )
 

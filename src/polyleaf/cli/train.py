@@ -24,6 +24,7 @@ from polyleaf.cli.model_file import (
     check_writable,
     make_dataset,
     open_table,
+    read_numbers,
     read_weight_column,
 )
 from polyleaf.cli.parameters import PARAMETERS, check_options, get_estimator_class, read_parameters
@@ -107,25 +108,29 @@ def _train_table(options: Namespace, params: dict[str, object]) -> int | None:
     reads_features = LEAVES[estimator.leaf].kind.reads_features
     is_search = isinstance(estimator, SearchParameters)
     query = schema.read_query(training)
-    X = make_dataset(
-        training,
-        schema,
-        weight_known_targets(RowData(y, weights)),
-        max_bins=estimator.max_bins,
-        keep_features=reads_features or (is_search and not table.is_sparse),
-        n_jobs=estimator.n_jobs,
-        **limits,
-    )
+    if getattr(estimator, "init", None) is not None:
+        X = read_numbers(training, schema)
+        make_eval_rows = read_numbers
+    else:
+        X = make_dataset(
+            training,
+            schema,
+            weight_known_targets(RowData(y, weights)),
+            max_bins=estimator.max_bins,
+            keep_features=reads_features or (is_search and not table.is_sparse),
+            n_jobs=estimator.n_jobs,
+            **limits,
+        )
+        keep = X.features is not None
+        make_eval_rows = partial(
+            make_dataset, reference=X, keep_features=keep, n_jobs=options.n_jobs
+        )
 
     def fit() -> None:
         eval_set = None
         queries: dict[str, object] = {} if query is None else {"qid": query}
         if held is not None:
-            keep = X.features is not None
-            rows = make_dataset(
-                held, schema, reference=X, keep_features=keep, n_jobs=options.n_jobs
-            )
-            eval_set = [(rows, schema.read_targets(held))]
+            eval_set = [(make_eval_rows(held, schema), schema.read_targets(held))]
             if query is not None:
                 queries["eval_qid"] = [schema.read_query(held)]
         estimator.fit(X, y, sample_weight=weights, eval_set=eval_set, **queries)

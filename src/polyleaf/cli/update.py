@@ -17,6 +17,7 @@ from polyleaf.cli.model_file import (
     read_weight_column,
 )
 from polyleaf.files.io import ReadError, require
+from polyleaf.user_data.validation import count_rows
 
 _DEFAULT_COVERAGE = 0.9
 
@@ -35,8 +36,8 @@ def calibrate(options: Namespace) -> None:
     estimator.calibrate(X, y, weight, **arguments)
     out = _save(options, estimator)
     print_hint(
-        f"calibrated on {pluralise(X.n_rows, 'row')} for a coverage of {coverage:g}; the model is "
-        f"written to {out}",
+        f"calibrated on {pluralise(count_rows(X), 'row')} for a coverage of {coverage:g}; the "
+        f"model is written to {out}",
         options.quiet,
     )
 
@@ -47,7 +48,7 @@ def refit(options: Namespace) -> None:
     arguments: dict[str, Any] = {} if query is None else {"qid": query}
     estimator.refit(X, y, weight, decay_rate=options.decay_rate or 0.0, **arguments)
     out = _save(options, estimator)
-    rows = pluralise(X.n_rows, "row")
+    rows = pluralise(count_rows(X), "row")
     print_hint(f"refitted on {rows}; the model is written to {out}", options.quiet)
 
 
