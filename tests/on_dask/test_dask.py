@@ -15,6 +15,10 @@ dd = pytest.importorskip("dask.dataframe", reason="dask[dataframe] is not instal
 
 import dask  # noqa: E402
 from distributed import Client, LocalCluster  # noqa: E402
+from sklearn.ensemble import RandomForestRegressor  # noqa: E402
+from sklearn.impute import SimpleImputer  # noqa: E402
+from sklearn.linear_model import Ridge  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
 
 from polyleaf import PolyleafClassifier, PolyleafRanker, PolyleafRegressor  # noqa: E402
 from polyleaf.dask import DaskPolyleafClassifier, DaskPolyleafRegressor, driver  # noqa: E402
@@ -666,3 +670,123 @@ def test_labels_of_columns_in_another_order_are_refused(client):
     changed = dd.from_pandas(frame[[2, 1, 0]], npartitions=2)
     with pytest.raises(ValueError, match="another order"):
         model.predict(changed).compute()
+
+
+def make_starts(case):
+    """Return X, y, parameters, an evaluation set, and the estimators of a case of `init`."""
+    rng = np.random.default_rng(3)
+    n = 1_200 if case in ("factor", "labels") else N
+    X = rng.integers(-40, 40, (n, 4)) / 8.0
+    X[rng.random(X.shape) < 0.1] = np.nan
+    Y = np.nan_to_num(X[:, :2]) * 2 + np.sin(3 * np.nan_to_num(X[:, 2:])) + rng.normal(size=(n, 2))
+    kinds, parameters = (PolyleafRegressor, DaskPolyleafRegressor), {"init": "linear"}
+    match case:
+        case "auto" | "auto rounds" | "time":
+            parameters = {"init": "auto"}
+            if case == "auto rounds":
+                parameters["n_estimators"] = None
+            if case == "time":
+                parameters["validation_order"] = "time"
+        case "rounds":
+            parameters |= {"n_estimators": None, "learning_rate": 0.5}
+        case "missing":
+            Y[rng.random(Y.shape) < 0.2] = np.nan
+            parameters["missing_targets"] = "ignore"
+        case "quantiles":
+            parameters |= {"objective": "quantile", "quantile_alpha": [0.1, 0.9]}
+            Y = Y[:, 0]
+        case "counts":
+            parameters |= {"init": "auto", "objective": "poisson"}
+            Y = np.floor(np.exp(Y[:, 0] / 6))
+        case "trees alone":
+            parameters |= {"init": "auto", "n_estimators": 40}
+            Y = np.nan_to_num(X[:, :2]) ** 2
+        case "estimator":
+            parameters["init"] = make_pipeline(SimpleImputer(), Ridge())
+        case "forest":
+            parameters["init"] = RandomForestRegressor(5, max_depth=3, random_state=0)
+            X = np.nan_to_num(X)
+        case "sparse":
+            X, Y = sp.csr_matrix(np.nan_to_num(X) * (rng.random(X.shape) < 0.3)), Y[:, 0]
+        case "factor":
+            kinds = PolyleafClassifier, DaskPolyleafClassifier
+            Y = np.digitize(Y[:, 0], [-3, 2])
+        case "labels":
+            kinds = PolyleafClassifier, DaskPolyleafClassifier
+            Y, parameters["threshold"] = (Y > 1).astype(int), "f1"
+        case "sparse labels":
+            kinds = PolyleafClassifier, DaskPolyleafClassifier
+            X, Y, _ = few_labels()
+            X = np.nan_to_num(X)
+            parameters |= {"leaf": "sparse", "leaf_k": 4, "objective": "squared_hinge"}
+            parameters |= {"min_child_samples": 5, "split_search": "exact"}
+        case _:
+            assert case == "linear"
+    return X, Y, parameters, kinds
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "linear",
+        "auto",
+        "auto rounds",
+        "time",
+        "rounds",
+        "missing",
+        "quantiles",
+        "counts",
+        "trees alone",
+        "estimator",
+        "forest",
+        "sparse",
+        "factor",
+        "labels",
+        "sparse labels",
+    ],
+)
+def test_initial_models(client, case):
+    """They are fitted on one worker as one machine fits them."""
+    X, Y, parameters, kinds = make_starts(case)
+    n = X.shape[0]
+    held, parameters = slice(0, 80), SMALL | parameters
+    local = kinds[0](**parameters).fit(X, Y, eval_set=[(X[held], Y[held])])
+    bounds = [0, 0, 100, 101, n]
+    lazy = [split_delayed(values, bounds) for values in (X, Y)]
+    model = kinds[1](client=client, **parameters)
+    model.fit(*lazy, eval_set=[(X[held], Y[held])])
+    if case != "forest":  # which a file cannot hold
+        assert model.model_.to_bytes() == local.model_.to_bytes()
+    assert model.evals_result_ == local.evals_result_
+    assert (local.model_.initial is None) == (case == "trees alone")
+    predicted = np.concatenate(dask.compute(*model.predict(lazy[0])))
+    np.testing.assert_array_equal(predicted, local.predict(X))
+
+
+def test_models_with_initial_models_are_continued_and_refitted(client, monkeypatch):
+    X, Y, parameters, _ = make_starts("linear")
+    bounds, other = [0, 100, 101, 200], slice(200, None)
+    first = slice(0, 200)
+    lazy = [split_delayed(values, bounds) for values in (X, Y)]
+    rest = [split_delayed(values[other], [0, 15, N]) for values in (X, Y)]
+    parameters = SMALL | parameters
+    local = PolyleafRegressor(**parameters).fit(X[first], Y[first])
+    model = DaskPolyleafRegressor(client=client, **parameters).fit(*lazy)
+    on = DaskPolyleafRegressor(client=client, **parameters).fit(*rest, init_model=model.model_)
+    expected = PolyleafRegressor(**parameters).fit(X[other], Y[other], init_model=local)
+    assert_same_model(on, expected)
+    assert_same_model(model.refit(*rest), local.refit(X[other], Y[other]))
+    monkeypatch.setattr(driver, "MAX_ROWS", 199)
+    with pytest.raises(ValueError, match="fitted on one Dask worker"):
+        model.fit(*lazy)
+
+
+@pytest.mark.parametrize("init", ["linear", "auto"])
+def test_initial_models_of_frames(client, init):
+    """Categories and columns of many categories are left to the trees."""
+    X, y, _ = make_cities()
+    X["colour"] = np.where(np.arange(len(X)) > 700, "red", "blue").astype(object)
+    parameters = SMALL | {"init": init}
+    local = PolyleafRegressor(**parameters).fit(X, y)
+    lazy, lazy_y = (dd.from_pandas(part, npartitions=4, sort=False) for part in (X, y))
+    assert_same_model(DaskPolyleafRegressor(client=client, **parameters).fit(lazy, lazy_y), local)

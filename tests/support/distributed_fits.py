@@ -11,6 +11,7 @@ from polyleaf.estimators.distributed_fit import (
     Shard,
     calibrate_on_one_rank,
     fit_rank,
+    gather_run,
     plan_shared_fit,
     read_shard,
     search_on_one_rank,
@@ -109,7 +110,8 @@ def fit_on_threads(
         rank = np.random.default_rng(seed).integers(0, size, query.max() + 1)[query]
         rows = [np.flatnonzero(rank == r) for r in range(size)]
     if shared.auto_rounds_metric is None and shared.searches:
-        shared = search_on_one_rank(estimator, shared, shard, dataset, dataset, 1)
+        whole = gather_run(estimator, shared, shard, dataset, dataset, 1)
+        shared = search_on_one_rank(shared, whole)
     rows = cuts(dataset.n_rows, size, seed) if rows is None else rows
     sets = []
     for name, (X_val, y_val, *start) in (eval_set or {}).items():
@@ -136,8 +138,13 @@ def fit_on_threads(
             estimator, shared, *data, workers, eval_sets=watched, resume_from=resume_from
         )
         if shared.calibrates(estimator):
-            run.data = TrainingData("training", None, row_data)
-            run.model = calibrate_on_one_rank(estimator, shared, shard, dataset, dataset, 1, run)
+            whole = gather_run(estimator, shared, shard, dataset, dataset, 1).replace(
+                model=run.model,
+                learning_rates=run.learning_rates,
+                eval_sets=run.eval_sets,
+                data=TrainingData("training", None, row_data),
+            )
+            run.model = calibrate_on_one_rank(estimator, whole)
         fitted = copy.copy(estimator)
         store_result(fitted, run.model, run.target.encoding, run.evals_log, run.outputs_log)
         return fitted

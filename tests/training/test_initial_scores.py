@@ -25,16 +25,15 @@ from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.svm import LinearSVC
+from threadpoolctl import threadpool_limits
 
 import polyleaf
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
-from polyleaf.estimators.distributed_fit import read_shard
 from polyleaf.export import to_treelite, to_xgboost
 from polyleaf.inspection.report.report_data import SingleTaskReportData
 from polyleaf.model.combine import select_outputs
 from polyleaf.model.initial import EstimatorInitialModel, LinearInitialModel, SparseStart
 from polyleaf.model.serialize import ModelFileError
-from polyleaf.runtime.row_data import RowData
 from polyleaf.training.initial_scores import N_FOLDS
 
 ROUNDS = {"n_estimators": 12, "n_jobs": 1, "min_child_samples": 5}
@@ -385,8 +384,6 @@ def test_invalid_uses_raise() -> None:
         with pytest.raises(ValueError, match=r"init' parameter .* an object implementing 'fit'"):
             PolyleafRegressor(init=init, **ROUNDS).fit(X, Y)
     ridge.fit(X, Y)
-    with pytest.raises(ValueError, match="does not support init"):
-        read_shard(PolyleafRegressor(**ROUNDS), RowData(Y), ridge)
     with pytest.raises(ValueError, match="pass the raw X"):
         ridge.predict(Dataset(X, reference=ridge.model_.mapper))
     with pytest.raises(ValueError, match="Column 0 of X has missing values"):
@@ -438,3 +435,14 @@ def test_scores_of_positive_distributions_are_logarithms(objective: str) -> None
     init = GammaRegressor(alpha=1e-6).fit(X, y)
     model = PolyleafRegressor(objective=objective, init=FrozenEstimator(init), **ROUNDS).fit(X, y)
     assert np.allclose(model.model_.initial.scores(X)[:, 0], np.log(init.predict(X)))
+
+
+def test_linear_models_do_not_depend_on_threads() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6_000, 120))
+    Y = X @ rng.normal(size=(120, 3)) + rng.normal(size=(6_000, 3))
+    models = []
+    for n_threads in (1, 2):
+        with threadpool_limits(n_threads):
+            models.append(PolyleafRegressor(init="linear", **ROUNDS).fit(X, Y).model_.to_bytes())
+    assert models[0] == models[1]

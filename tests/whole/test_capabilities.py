@@ -447,6 +447,7 @@ UNTRIED = {
     ("high_cardinality", "dask"),
     ("sparse_X", "dask"),
     ("high_cardinality", "many_dask_rows"),
+    ("init", "many_dask_rows"),
     ("sparse_X", "many_dask_rows"),
     # Batches are tried in tests/binned_data.
     ("high_cardinality", "bins_on_disk"),

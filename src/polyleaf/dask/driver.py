@@ -34,7 +34,9 @@ from polyleaf.dask.worker import (
     calibrate,
     derive,
     encode_partition,
+    fit_initial,
     gather_queries,
+    get_scores,
     list_destinations,
     make_eval_set,
     plan_on_rank,
@@ -43,7 +45,7 @@ from polyleaf.dask.worker import (
     train_on_rank,
 )
 from polyleaf.estimators.base import PolyleafEstimator
-from polyleaf.estimators.distributed_fit import RowBlocks
+from polyleaf.estimators.distributed_fit import InitialFit, RowBlocks, needs_initial_fit
 from polyleaf.model import Model
 from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.collective import WorkerLostError
@@ -336,11 +338,21 @@ def _prepare(
     fit = estimator, data, new_mapper
     planned = submit(_identity, _plan(retries, *fit, init_model, callbacks, bool(eval_sets)))
     shared: SharedFit = fetch(submit(attrgetter("shared"), planned))
+    initial, scores = None, [None] * len(sizes)
+    if fetch(submit(needs_initial_fit, estimator, init_model, callbacks)):
+        if sum(sizes) > MAX_ROWS:
+            refuse("init", "many_dask_rows")
+        initial = submit(fit_initial, estimator, data.X, data.rows, init_model, callbacks)
+        shared = fetch(submit(InitialFit.add_to_plan, initial, shared))
+        scores = [
+            submit(get_scores, initial, slice(start, start + n))
+            for start, n in zip(starts, sizes, strict=True)
+        ]
     model, decay_rate = shared.run.init_model, shared.run.decay_rate
     start = model if model is None or decay_rate is None else KnownTrees(model, decay_rate)
+    plan = submit(_identity, start), planned
     partitions = [
-        submit(encode_partition, *_get_rows(*fit, [i]), submit(_identity, start), planned)
-        for i in range(len(sizes))
+        submit(encode_partition, *_get_rows(*fit, [i]), *plan, scores[i]) for i in range(len(sizes))
     ]
     if model is not None:
         mapper = submit(attrgetter("mapper"), model)
@@ -373,12 +385,20 @@ def _prepare(
     else:
         shards = [submit(attrgetter("shard"), partition) for partition in partitions]
     mappers = [mapper, binned_mapper]
-    if shared.searches:
-        shared = fetch(submit(search, estimator, shared, mappers, codes, shards))
     binned_sets = []
     for name, lazy_set in eval_sets:
         evaluated = lazy_set.submit(client, wait_for_workers)
-        binned_sets.append(submit(make_eval_set, name, evaluated.X, evaluated.rows, mapper, shared))
+        values = evaluated.X, evaluated.rows, mapper
+        binned_sets.append(submit(make_eval_set, name, *values, estimator, shared))
+    if shared.searches:
+        rows = codes, shards, binned_sets
+        searched = submit(search, estimator, shared, mappers, *rows, initial)
+        shared = fetch(submit(itemgetter(0), searched))
+        if initial is not None:
+            shards, binned_sets = (
+                [submit(_get_part, searched, k, i) for i in range(len(old))]
+                for k, old in ((1, shards), (2, binned_sets))
+            )
     prepared = (*codes, *shards, *binned_sets)
     _wait_for(client, prepared, wait_for_workers)
     for future in prepared:
@@ -386,6 +406,10 @@ def _prepare(
             future.result()
     row_data = data.rows if shared.is_cross_fitted else {}
     return PreparedPartitions(shared, mappers, codes, shards, binned_sets, row_data)
+
+
+def _get_part(parts: Sequence[Sequence[object]], kind: int, i: int) -> object:
+    return parts[kind][i]
 
 
 def _check_high_cardinality(mapper: BinMapper, shared: SharedFit, n_rows: int) -> None:

@@ -13,7 +13,11 @@ import numpy as np
 from distributed import get_worker, secede
 
 from polyleaf.binned_data.binning import BinMapper
-from polyleaf.binned_data.data_iter import concatenate_categories, concatenate_rows
+from polyleaf.binned_data.data_iter import (
+    concatenate_categories,
+    concatenate_rows,
+    concatenate_values,
+)
 from polyleaf.binned_data.dataset import Dataset
 from polyleaf.binned_data.partitions import PartitionSummary, summarise_partition
 from polyleaf.binned_data.random_rows import draw_ids
@@ -21,11 +25,14 @@ from polyleaf.callbacks import Callback
 from polyleaf.dask.communicator import DaskCommunicator
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.distributed_fit import (
+    InitialFit,
     RowBlocks,
     Shard,
     SharedFit,
     calibrate_on_one_rank,
+    fit_initial_model,
     fit_rank,
+    gather_run,
     plan_shared_fit,
     read_shard,
     search_on_one_rank,
@@ -43,6 +50,7 @@ from polyleaf.runtime.queries import count_queries
 from polyleaf.runtime.types import DataLike
 from polyleaf.training.derived_columns import derive_columns
 from polyleaf.training.evaluation import EvalSet, name_eval_set
+from polyleaf.training.initial_scores import compute_scores
 from polyleaf.training.training_run import TrainingData, TrainingRun
 from polyleaf.user_data.feature_table import CategoryColumn
 from polyleaf.user_data.features import read_features
@@ -171,10 +179,36 @@ def encode_partition(
     mapper: BinMapper,
     init_model: object,
     planned: PlannedFit,
+    scores: Any,
 ) -> Partition:
-    """Encode a partition as the ranks have done that planned the fit."""
+    """Encode a partition as the ranks have done that planned the fit.
+
+    `scores`: scores of an initial model that the rows start from, or None.
+    """
     ranks = ReplayingCommunicator(planned.results)
-    return _read_partition(estimator, rows, blocks, mapper, init_model, (), ranks)[1]
+    run, partition = _read_partition(estimator, rows, blocks, mapper, init_model, (), ranks)
+    if scores is None:
+        return partition
+    run.set_offset(scores)
+    return partition._replace(shard=partition.shard._replace(target=run.target))
+
+
+def fit_initial(
+    estimator: PolyleafEstimator,
+    X: Sequence[Any],
+    rows: Mapping[str, Sequence[object]],
+    init_model: object,
+    callbacks: Sequence[Callback],
+) -> InitialFit:
+    """Fit the initial model to the rows of all partitions."""
+    joined = concatenate_values(X, "X"), concatenate_rows(rows)
+    n_threads = get_worker().state.nthreads
+    return fit_initial_model(estimator, *joined, init_model, callbacks, n_threads)
+
+
+def get_scores(initial: InitialFit, rows: slice) -> Any:
+    """Return the scores that the rows of a partition start from, or None."""
+    return None if initial.scores is None else initial.scores[rows]
 
 
 def _read_partition(
@@ -280,9 +314,28 @@ def search(
     mappers: Sequence[BinMapper],
     rows: Sequence[BinnedRows],
     shards: Sequence[Shard],
-) -> SharedFit:
-    """Find the number of rounds and the groups of outputs, on the rows of all partitions."""
-    return search_on_one_rank(estimator, shared, *_join(mappers, rows, shards))
+    eval_sets: Sequence[EvalSet],
+    initial: InitialFit | None,
+) -> tuple[SharedFit, Sequence[Shard], Sequence[EvalSet]]:
+    """Find the number of rounds, the groups of outputs and the use of an initial model, on the rows
+    of all partitions.
+
+    Returns the plan with the results, and the shards and evaluation sets with the scores that they
+    start from.
+    """
+    run = _gather_run(estimator, shared, mappers, rows, shards)
+    run.eval_sets = eval_sets
+    if initial is None:
+        return search_on_one_rank(shared, run), shards, eval_sets
+    run.linear = initial.linear
+    shared = search_on_one_rank(shared, run)
+    ends = np.cumsum([shard.target.n_rows for shard in shards])[:-1]
+    parts = np.split(np.arange(run.target.n_rows), ends)
+    started = [
+        shard._replace(target=run.target.take(part))
+        for shard, part in zip(shards, parts, strict=True)
+    ]
+    return shared, started, run.eval_sets
 
 
 def calibrate(
@@ -296,28 +349,30 @@ def calibrate(
     result: FitResult,
 ) -> Model:
     """Return a calibrated model, on the rows of some partitions, or on evaluation sets."""
-    trained = shared.run.replace(
+    run = _gather_run(estimator, shared, mappers, rows, shards).replace(
         model=result.model,
         learning_rates=result.learning_rates,
         eval_sets=eval_sets,
         data=TrainingData("training", None, concatenate_rows(row_data)),
     )
-    joined = _join(mappers, rows, shards)
-    return calibrate_on_one_rank(estimator, shared, *joined, trained)
+    return calibrate_on_one_rank(estimator, run)
 
 
-def _join(
-    mappers: Sequence[BinMapper], rows: Sequence[BinnedRows], shards: Sequence[Shard]
-) -> tuple[Shard, Dataset, Dataset, int]:
-    """Return targets and bins of the rows of partitions, with derived columns and without, and the
-    threads of this worker.
+def _gather_run(
+    estimator: PolyleafEstimator,
+    shared: SharedFit,
+    mappers: Sequence[BinMapper],
+    rows: Sequence[BinnedRows],
+    shards: Sequence[Shard],
+) -> TrainingRun:
+    """Return the training of the rows of partitions on this worker.
 
     `mappers`: of the model, and of the bins without derived columns.
     """
     n_threads, joined = get_worker().state.nthreads, BinnedRows.concatenate(rows)
     dataset = joined.to_dataset(mappers[0], n_threads)
     binned = dataset if joined.binned is None else joined.binned.to_dataset(mappers[1], n_threads)
-    return Shard.joined(shards), dataset, binned, n_threads
+    return gather_run(estimator, shared, Shard.joined(shards), dataset, binned, n_threads)
 
 
 def make_eval_set(
@@ -325,6 +380,7 @@ def make_eval_set(
     X: Sequence[Any],
     rows: Mapping[str, Sequence[object]],
     mapper: BinMapper,
+    estimator: PolyleafEstimator,
     shared: SharedFit,
 ) -> EvalSet:
     """Make an evaluation set of all its partitions, on the worker that evaluates it."""
@@ -342,6 +398,8 @@ def make_eval_set(
         if offset is not None:
             reader = PolyleafEstimator._offset_reader(encoding, shared.run.objective)
             offset = reader.read(offset, target.n_rows, f"offset of {name!r}")
+        if shared.initial is not None:
+            offset = compute_scores(estimator, shared.initial, concatenate_values(X, "X"))
         evaluated = target.rows.replace(offset=offset)
         return EvalSet(name, codes, evaluated, shared.run.metrics, features)
 

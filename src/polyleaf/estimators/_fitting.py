@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
 
 from polyleaf.estimators._persistence import make_metadata
 from polyleaf.estimators._prediction import PredictionMixin
@@ -124,7 +125,7 @@ def fit_estimator(
             run.candidates = drop_linear(run.candidates, n_cells)
         elif run.linear is not None:
             hold_out_metric = plan_linear_model(estimator, run)
-        shrinks_scores = run.initial is not None and _shrinks_initial_scores(run)
+        shrinks_scores = shrinks_initial_scores(run)
         has_evaluation = bool(eval_data) or estimator.validation_fraction is not None
         prepare(
             estimator,
@@ -223,7 +224,7 @@ def start_run(
         checkpoint = find_checkpoint(callbacks, estimator.n_estimators, init_model)
     old_model = None
     if checkpoint is not None or init_model is not None or estimator.warm_start:
-        old_model = _get_init_model(estimator, checkpoint or init_model)
+        old_model = get_init_model(estimator, checkpoint or init_model)
     n_rounds = DEFAULT_N_ESTIMATORS if estimator.n_estimators is None else estimator.n_estimators
     if old_model is not None and init_model is None:
         n_rounds = _count_further_rounds(n_rounds, old_model)
@@ -365,7 +366,7 @@ def _check_same_scores(old_model: Model, objective: Objective, n_outputs: int) -
         )
 
 
-def _get_init_model(estimator: PolyleafEstimator, init_model: Any) -> Model | None:
+def get_init_model(estimator: PolyleafEstimator, init_model: Any) -> Model | None:
     """Return the model that training continues."""
     if init_model is None:
         return getattr(estimator, "model_", None)
@@ -414,15 +415,21 @@ def draw_seed(estimator: PolyleafEstimator) -> int:
     return int(check_random_state(estimator.random_state).randint(2**31 - 1))
 
 
+def has_initial_model(estimator: PolyleafEstimator, old_model: Model | None) -> bool:
+    """Return whether a fit has an initial model, its own or the one of the model to continue."""
+    has_own = getattr(estimator, "init", None) is not None
+    return has_own or (old_model is not None and old_model.initial is not None)
+
+
 def read_initial_scores(
     estimator: PolyleafEstimator, run: TrainingRun, init_scores: DataLike | None = None
 ) -> None:
     """Read the scores that rows start from, if there are any: offsets, or the scores of `init`."""
     init_model = run.init_model
-    has_initial = getattr(estimator, "init", None) is not None or init_scores is not None
     encoding, objective = run.target.encoding, run.objective
-    if has_initial or (init_model is not None and init_model.initial is not None):
-        with measure_phase("initial model"):
+    if init_scores is not None or has_initial_model(estimator, init_model):
+        # Sums must not depend on threads.
+        with measure_phase("initial model"), threadpool_limits(1, user_api="blas"):
             start_from_initial_model(
                 estimator,
                 run,
@@ -437,10 +444,11 @@ def read_initial_scores(
         run.set_offset(run.data.rows.offset)
 
 
-def _shrinks_initial_scores(run: TrainingRun) -> bool:
+def shrinks_initial_scores(run: TrainingRun) -> bool:
     """Return whether the scores of `init` are multiplied by a factor that held-out rows choose."""
     return (
-        run.init_model is None
+        run.initial is not None
+        and run.init_model is None
         and run.target.encoding.kind != "regression"
         and run.objective.has_default_metric
         and not run.target.is_sparse

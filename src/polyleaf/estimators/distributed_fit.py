@@ -15,26 +15,37 @@ from polyleaf.binned_data.dataset import Dataset
 from polyleaf.callbacks import Callback
 from polyleaf.estimators._fitting import (
     describe_model,
+    get_init_model,
+    has_initial_model,
     plan_candidates,
     read_initial_scores,
+    shrinks_initial_scores,
     start_run,
     store_result,
 )
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
+from polyleaf.model.initial import InitialModel
 from polyleaf.model.metadata import OUTPUT_GROUPS
 from polyleaf.runtime.capabilities import check
 from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.runtime.context import Context
 from polyleaf.runtime.row_data import ARGUMENTS, RowData
-from polyleaf.training.auto_rounds import MAX_ROWS, find_n_estimators, plan_rounds
+from polyleaf.runtime.types import DataLike
+from polyleaf.training.auto_rounds import (
+    MAX_ROWS,
+    find_n_estimators,
+    plan_linear_model,
+    plan_rounds,
+)
 from polyleaf.training.boosting import compute_base_score
 from polyleaf.training.continuation import find_checkpoint
 from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.factory import bind_objective
-from polyleaf.training.fit import as_callbacks, scale_base_score, train
+from polyleaf.training.fit import as_callbacks, scale_base_score, shrink_initial_scores, train
 from polyleaf.training.group_search import resolve_output_groups
+from polyleaf.training.linear_models import LinearFit
 from polyleaf.training.prepare import (
     free_codes,
     get_fold_maker,
@@ -42,6 +53,7 @@ from polyleaf.training.prepare import (
     make_hold_out_run,
     read_split_rules,
 )
+from polyleaf.training.refit import KnownTrees
 from polyleaf.training.sampling import GlobalRowIds
 from polyleaf.training.training_run import TrainingData, TrainingRun
 from polyleaf.user_data.read_target import get_given_names
@@ -57,11 +69,16 @@ class SharedFit(NamedTuple):
     auto_rounds_metric: Metric | None = None
     # whether models of folds are trained after the fit (`calibrate_on_one_rank`)
     is_cross_fitted: bool = False
+    # the initial model before held-out rows choose its factor, which may be 0
+    initial: InitialModel | None = None
+    linear_metric: Metric | None = None  # decides about the linear model, if rounds are fixed
+    shrinks_scores: bool = False  # whether the scores of the initial model get a factor
 
     @property
     def searches(self) -> bool:
         """Whether one rank compares trainings on some of the rows before the training."""
-        return self.auto_rounds_metric is not None or _finds_groups(self.run)
+        has_metric = self.auto_rounds_metric is not None or self.linear_metric is not None
+        return has_metric or self.shrinks_scores or _finds_groups(self.run)
 
     def calibrates(self, estimator: PolyleafEstimator) -> bool:
         """Whether the trained model is calibrated, on all rows or on an evaluation set."""
@@ -152,7 +169,8 @@ def read_shard(
         objective=run.objective,
         metrics=run.metrics,
     )
-    read_initial_scores(estimator, run)
+    if not has_initial_model(estimator, run.init_model):  # one rank has its scores
+        read_initial_scores(estimator, run)
     run.data = run.data._replace(rows=RowData())
     blocks = RowBlocks([run.target.n_rows], [0]) if blocks is None else blocks
     numbers, _ = blocks.number_rows(_is_usable(run.target), ranks)
@@ -204,8 +222,9 @@ def plan_shared_fit(
     if n_rows > MAX_ROWS and (is_cross_fitted or _finds_groups(run)):
         check("many_dask_rows", parameters=estimator, objective=run.objective)
     if run.base_score is None and _needs_base_score(run):
-        bound = bind_objective(run.objective, run.rows, run.settings)
-        run.base_score = compute_base_score(bound, replace(run.settings, workers=workers))
+        of_ranks = run.replace(settings=replace(run.settings, workers=workers))
+        run.base_score = _compute_base_score(of_ranks)
+        assert run.base_score is not None
         if any(
             score != run.base_score.tobytes() for score in ranks.allgather(run.base_score.tobytes())
         ):
@@ -232,23 +251,18 @@ def _get_group_trials(run: TrainingRun) -> dict[str, Any]:
     return {key: run.metadata[key] for key in (OUTPUT_GROUPS,) if key in run.metadata}
 
 
-def search_on_one_rank(
-    estimator: PolyleafEstimator,
-    shared: SharedFit,
-    shard: Shard,
-    dataset: Dataset,
-    binned: Dataset,
-    n_threads: int,
-) -> SharedFit:
-    """Find the number of rounds and the groups of outputs on one rank, which has all bins.
+def search_on_one_rank(shared: SharedFit, run: TrainingRun) -> SharedFit:
+    """Find the number of rounds, the groups of outputs, and what the initial model is used for.
 
-    `shared`: a plan that `searches`. `shard`: all rows, in their order. `dataset`: the same rows,
-    binned. `binned`: without columns that are derived from y. `n_threads`: number of threads of
-    this rank.
+    `shared`: a plan that `searches`. `run`: result of `gather_run`, which gets the scores that its
+    rows start from.
     """
-    run = _gather_run(estimator, shared, shard, dataset, binned, n_threads)
+    if shared.shrinks_scores:
+        shrink_initial_scores(run)
     if shared.auto_rounds_metric is not None:
         find_n_estimators(run, shared.auto_rounds_metric)
+    elif shared.linear_metric is not None:
+        find_n_estimators(run, shared.linear_metric, is_fixed=True)
     if isinstance(run.settings.boosting.output_groups, str):
         resolve_output_groups(run)
     boosting = run.settings.boosting
@@ -256,36 +270,32 @@ def search_on_one_rank(
     settings = replace(
         settings, boosting=replace(settings.boosting, output_groups=boosting.output_groups)
     )
-    groups = _get_group_trials(run)
-    members = {"members": run.members, "candidates": ()}
-    return shared._replace(run=shared.run.replace(settings=settings, metadata=groups, **members))
+    planned = shared.run.replace(
+        settings=settings,
+        metadata=_get_group_trials(run),
+        members=run.members,
+        candidates=(),
+        initial=run.initial,
+    )
+    if shared.initial is not None:
+        planned.base_score = _compute_base_score(run)
+    return shared._replace(run=planned)
 
 
-def calibrate_on_one_rank(
-    estimator: PolyleafEstimator,
-    shared: SharedFit,
-    shard: Shard,
-    dataset: Dataset,
-    binned: Dataset,
-    n_threads: int,
-    trained: TrainingRun,
-) -> Model:
+def calibrate_on_one_rank(estimator: PolyleafEstimator, run: TrainingRun) -> Model:
     """Calibrate quantiles and choose the threshold as the fit of one machine does.
 
-    `shard`, `dataset`, `binned`, `n_threads`: as for `search_on_one_rank`; of any rows if the fit
-    `calibrates` on an evaluation set. `trained`: result of the training: a model, its learning
-    rates and evaluation sets, and `data` with the rows as the user passed them.
+    `run`: result of `gather_run`, of any rows if the fit `calibrates` on an evaluation set, with
+    the result of the training: a model, its learning rates and evaluation sets, and `data` with the
+    rows as the user passed them.
     """
-    run = _gather_run(estimator, shared, shard, dataset, binned, n_threads)
-    run.model, run.learning_rates = trained.model, trained.learning_rates
-    run.eval_sets, run.data = trained.eval_sets, trained.data
     fitted = copy.copy(estimator)
     store_result(fitted, run.model, run.target.encoding, {}, {})
     fitted._after_training(run)
     return fitted.model_
 
 
-def _gather_run(
+def gather_run(
     estimator: PolyleafEstimator,
     shared: SharedFit,
     shard: Shard,
@@ -293,7 +303,11 @@ def _gather_run(
     binned: Dataset,
     n_threads: int,
 ) -> TrainingRun:
-    """Return the training of all rows on one rank."""
+    """Return the training of all rows on one rank, which has all bins.
+
+    `shard`: all rows, in their order. `dataset`: the same rows, binned. `binned`: without columns
+    that are derived from y. `n_threads`: number of threads of this rank.
+    """
     target = shard.target
     rules = read_split_rules(estimator, RowData(), target.n_rows)
     rules = join_copies(rules, binned.hash_rows, target)
@@ -308,6 +322,74 @@ def _gather_run(
         run.make_fold_data = get_fold_maker(estimator, None, binned, run)
     describe_model(estimator, run)
     return run
+
+
+# --- initial models ---
+
+
+class InitialFit(NamedTuple):
+    """An initial model, and what the rows that it was fitted to start from."""
+
+    model: InitialModel  # before held-out rows choose its factor
+    linear: LinearFit | None  # the model, if hold-out fits decide about it
+    linear_metric: Metric | None  # see SharedFit
+    shrinks_scores: bool
+    scores: Any  # scores that the rows start from, or None
+    base_score: np.ndarray | None
+
+    def add_to_plan(self, shared: SharedFit) -> SharedFit:
+        """Return the plan of a fit with the initial model."""
+        run = shared.run.replace(base_score=self.base_score)
+        run.initial = self.model if self.linear is None else None
+        return shared._replace(
+            run=run,
+            initial=self.model,
+            linear_metric=self.linear_metric,
+            shrinks_scores=self.shrinks_scores,
+        )
+
+
+def needs_initial_fit(
+    estimator: PolyleafEstimator, init_model: object, callbacks: Sequence[Callback]
+) -> bool:
+    """Return whether a fit has an initial model, which `fit_initial_model` fits or scores."""
+    if isinstance(init_model, KnownTrees):
+        init_model = init_model.model
+    all_callbacks = [*as_callbacks(estimator.callbacks), *callbacks]
+    checkpoint = find_checkpoint(all_callbacks, estimator.n_estimators, init_model)
+    return has_initial_model(estimator, get_init_model(estimator, checkpoint or init_model))
+
+
+def fit_initial_model(
+    estimator: PolyleafEstimator,
+    X: DataLike,
+    rows: RowData,
+    init_model: object,
+    callbacks: Sequence[Callback],
+    n_threads: int,
+) -> InitialFit:
+    """Fit the initial model on one rank as the fit of one machine does.
+
+    `X`, `rows`: all rows, as the user passed them. `init_model`, `callbacks`: as for `read_shard`.
+    """
+    estimator = copy.copy(estimator)
+    estimator.n_jobs = n_threads
+    all_callbacks = [*as_callbacks(estimator.callbacks), *callbacks]
+    run = start_run(estimator, TrainingData("training", X, rows), init_model, all_callbacks)
+    read_initial_scores(estimator, run)
+    metric = None
+    if run.linear is not None and plan_rounds(estimator, run, all_callbacks) is None:
+        metric = plan_linear_model(estimator, run)
+    model = run.initial if run.linear is None else run.linear.model
+    assert model is not None
+    return InitialFit(
+        model,
+        run.linear,
+        metric,
+        shrinks_initial_scores(run),
+        run.target.rows.offset,
+        _compute_base_score(run),
+    )
 
 
 def fit_rank(
@@ -359,6 +441,13 @@ def fit_rank(
     run.metadata = run.metadata | groups
     train(estimator, run, callbacks, resume_from)
     return run
+
+
+def _compute_base_score(run: TrainingRun) -> np.ndarray | None:
+    """Return the base score of a training with the rows of all ranks."""
+    if run.base_score is not None or not _needs_base_score(run):
+        return run.base_score
+    return compute_base_score(bind_objective(run.objective, run.rows, run.settings), run.settings)
 
 
 def _needs_base_score(run: TrainingRun) -> bool:

@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_array
 import polyleaf._core as _core
 from polyleaf.metrics.ranking import top_labels
 from polyleaf.runtime.types import DataLike, JsonObject
+from polyleaf.user_data.validation import count_rows
 
 Scores: TypeAlias = Any
 """ndarray (n_rows, n_scores), float64, or csr_matrix for sparse targets."""
@@ -341,7 +342,10 @@ class EstimatorInitialModel(InitialModel):
 
     def scores(self, X: DataLike) -> Scores:
         """Return the raw scores of X."""
-        scores = self.reader.read(self.estimator, X)
+        if count_rows(X) == 0:  # which estimators refuse
+            scores = np.zeros((0, self.reader.n_scores))
+        else:
+            scores = self.reader.read(self.estimator, X)
         scores = self.factor * np.where(np.isnan(self.constant), scores, self.constant)
         return scores if self.sparse is None else self.sparse.select(scores)
 

@@ -897,8 +897,8 @@ FEATURES = {
         "Initial models (`init`)",
         _find_init,
         {
-            "dask": "Distributed training does not support init, which is fitted to all rows; pass "
-            "its out-of-fold scores as offset.",
+            "many_dask_rows": "init is fitted on one Dask worker, which takes at most a million "
+            "rows; pass its out-of-fold scores as offset.",
             "new_outputs": "A model that starts from {this} cannot be widened by new outputs: "
             "train a new one.",
             "new_columns": "A model that starts from {this} takes no further columns of X: leave "

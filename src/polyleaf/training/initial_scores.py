@@ -94,7 +94,7 @@ def start_from_initial_model(
     rows_id = _identify(target)
     is_known = previous is not None and (previous.rows_id != rows_id or not previous.starts_trees)
     if previous is not None and is_known and init_scores is None:
-        _set_scores(run, p, previous, _score(p, previous, data.X))
+        _set_scores(run, p, previous, compute_scores(p, previous, data.X))
         return
     if init is None:
         raise ValueError(
@@ -108,7 +108,8 @@ def start_from_initial_model(
         linear = replace(linear, model=model, is_optional=init == "auto")
         run.linear = linear
         run.eval_data = [
-            each.replace_rows(offset=_score(p, linear.model, each.X)) for each in run.eval_data
+            each.replace_rows(offset=compute_scores(p, linear.model, each.X))
+            for each in run.eval_data
         ]
         if previous is not None:
             run.use_linear_model()
@@ -161,10 +162,12 @@ def _set_scores(run: TrainingRun, p: Any, model: InitialModel, scores: Any) -> N
     """Set the initial model of a run, and the scores of all rows; `scores`: of its own rows."""
     run.initial = model
     run.data = run.data.replace_rows(offset=scores if model.starts_trees else None)
-    run.eval_data = [each.replace_rows(offset=_score(p, model, each.X)) for each in run.eval_data]
+    run.eval_data = [
+        each.replace_rows(offset=compute_scores(p, model, each.X)) for each in run.eval_data
+    ]
 
 
-def _score(p: Any, model: InitialModel, X: DataLike) -> Any:
+def compute_scores(p: Any, model: InitialModel, X: DataLike) -> Any:
     """Return the scores of X as it was passed."""
     if model.reads_table:
         X = read_features(X, categorical_features=p.categorical_features).to_float64()

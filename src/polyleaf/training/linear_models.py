@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from polyleaf.binned_data.random_rows import SplitRules
 from polyleaf.model.initial import LinearInitialModel
@@ -108,10 +109,12 @@ class LinearFit:
             (rows[is_used[rows]], held)
             for rows, held in rules.iter_cross_fits(target.n_rows, n_folds, seed, None)
         ]
-        slopes, scores = fit(standardised, target, objective, np.flatnonzero(is_used), parts)
-        coef = slopes / scale[:, None]
+        with threadpool_limits(1, user_api="blas"):  # sums must not depend on threads
+            slopes, scores = fit(standardised, target, objective, np.flatnonzero(is_used), parts)
+            coef = slopes / scale[:, None]
+            intercept = -mean @ coef
         model = LinearInitialModel(
-            coef=coef, intercept=-mean @ coef, mean=mean, fill=mean, reads_table=True
+            coef=coef, intercept=intercept, mean=mean, fill=mean, reads_table=True
         )
         return cls(model, scores, features, target, objective, rules, seed)
 
