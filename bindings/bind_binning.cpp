@@ -134,14 +134,36 @@ nb::tuple bind_find_thresholds(nb::list dense, nb::list sparse, int64_t n_rows, 
         find_thresholds(table.columns, sample, static_cast<int32_t>(n_features), max_bins, context);
   }
   nb::list thresholds;
-  NewArray<bool> is_float64({static_cast<size_t>(n_features)});
+  const auto n = static_cast<size_t>(n_features);
+  NewArray<bool> is_float64({n});
+  NewArray<double> ranges({2, n});
   for (size_t f = 0; f < found.size(); ++f) {
     NewArray<double> values({found[f].values.size()});
     std::copy(found[f].values.begin(), found[f].values.end(), values.data);
     thresholds.append(values.array);
     is_float64.data[f] = found[f].is_float64;
+    ranges.data[f] = found[f].least;
+    ranges.data[n + f] = found[f].largest;
   }
-  return nb::make_tuple(thresholds, is_float64.array);
+  return nb::make_tuple(thresholds, is_float64.array, ranges.array);
+}
+
+nb::ndarray<nb::numpy, int64_t> bind_count_codes(Array2<const uint8_t> codes,
+                                                 Array1<const uint16_t> n_bins,
+                                                 const Context& context) {
+  require(n_bins.shape(0) == codes.shape(0), "n_bins must have one entry per feature.");
+  const std::vector<int> sizes(n_bins.data(), n_bins.data() + n_bins.shape(0));
+  size_t n_counts = sizes.size();
+  for (const int size : sizes) {
+    require(size <= kMaxBins, "n_bins must be at most 255.");
+    n_counts += static_cast<size_t>(size);
+  }
+  NewArray<int64_t> counts({n_counts});
+  {
+    nb::gil_scoped_release release;
+    count_codes(codes.data(), static_cast<int64_t>(codes.shape(1)), sizes, counts.data, context);
+  }
+  return counts.array;
 }
 
 BinTable make_bin_table(Array1<const double> values, Array1<const int64_t> offsets,
@@ -214,8 +236,13 @@ void bind_binning(nb::module_& m) {
   m.def("find_thresholds", &bind_find_thresholds, nb::arg("dense"), nb::arg("sparse"),
         nb::arg("n_rows"), nb::arg("n_features"), nb::arg("rows").none(), nb::arg("weights").none(),
         nb::arg("max_bins"), nb::arg("n_threads"),
-        "Return the thresholds of numeric columns (a list of float64 arrays), and is_float64,\n"
-        "bool (n_features,): whether thresholds need float64.");
+        "Return the thresholds of numeric columns (a list of float64 arrays); is_float64, bool\n"
+        "(n_features,): whether thresholds need float64; and the least and largest values of the\n"
+        "rows, float64 (2, n_features), NaN if a feature has none.");
+  m.def("count_codes", &bind_count_codes, nb::arg("codes").noconvert(), nb::arg("n_bins"),
+        nb::arg("n_threads"),
+        "Return the rows of each code of codes (n_features, n_rows), n_bins codes of a feature\n"
+        "and then the missing ones, one feature after another: int64 (sum of n_bins + 1,).");
   m.def("has_infinite", &bind_has_infinite<float>, nb::arg("values").noconvert(),
         nb::arg("n_threads"));
   m.def("has_infinite", &bind_has_infinite<double>, nb::arg("values").noconvert(),

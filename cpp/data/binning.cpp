@@ -224,6 +224,10 @@ Thresholds choose_distinct_thresholds(Distinct distinct, bool is_float64, int ma
   result.values =
       choose_thresholds([&](int64_t i) { return distinct.values[i]; },
                         std::span<const int64_t>(distinct.weights), max_bins, result.is_float64);
+  if (!distinct.values.empty()) {
+    result.least = distinct.values.front();
+    result.largest = distinct.values.back();
+  }
   return result;
 }
 
@@ -303,7 +307,12 @@ Thresholds choose_plain_thresholds(T* values, KeyOf<T>* scratch, int64_t n, int 
   } else {
     const auto value = [&](int64_t i) { return double{from_key<T>(sorted[i])}; };
     const std::span<const Key> each(weights, n_distinct);
-    return {choose_thresholds(value, each, max_bins, false), false};
+    Thresholds result{choose_thresholds(value, each, max_bins, false), false};
+    if (n_keys > 0) {
+      result.least = value(0);
+      result.largest = value(static_cast<int64_t>(n_distinct) - 1);
+    }
+    return result;
   }
 }
 
@@ -553,6 +562,27 @@ void BinTable::bin_sparse(const StoredColumn& column, int64_t n_rows, uint8_t* c
       codes[column.rows[begin + i]] = block_codes[i];
     }
   }
+}
+
+void count_codes(const uint8_t* codes, int64_t n_rows, const std::vector<int>& n_bins,
+                 int64_t* counts, const Context& context) {
+  std::vector<int64_t> begin(n_bins.size() + 1, 0);
+  for (size_t f = 0; f < n_bins.size(); ++f) begin[f + 1] = begin[f] + n_bins[f] + 1;
+  parallel_for(context, static_cast<int64_t>(n_bins.size()), [&](int64_t f, int) {
+    // Neighbouring rows often share a code: with several tables no addition waits for the last.
+    constexpr int kTables = 4;
+    uint32_t tables[kTables][256] = {};
+    const uint8_t* code = codes + f * n_rows;
+    int64_t i = 0;
+    for (; i + kTables <= n_rows; i += kTables)
+      for (int t = 0; t < kTables; ++t) ++tables[t][code[i + t]];
+    for (; i < n_rows; ++i) ++tables[0][code[i]];
+    const int last = n_bins[f];
+    for (int b = 0; b <= last; ++b) {
+      int64_t& count = counts[begin[f] + b] = 0;
+      for (const auto& table : tables) count += table[b < last ? b : kMissingCode];
+    }
+  });
 }
 
 void BinTable::transform_stored(const std::vector<StoredColumn>& columns, uint8_t* codes,

@@ -5,6 +5,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "base/aligned_buffer.h"
@@ -75,6 +76,9 @@ struct Sample {
 struct Thresholds {
   std::vector<double> values;  // ascending; float32 numbers unless is_float64
   bool is_float64 = false;
+  // Least and largest value of the sample, likewise; NaN if all are missing.
+  double least = std::numeric_limits<double>::quiet_NaN();
+  double largest = std::numeric_limits<double>::quiet_NaN();
 };
 
 // Return at most max_bins - 1 thresholds for every dense and sparse feature (indexed by feature).
@@ -122,6 +126,11 @@ class BinTable {
   Buffer<float> float32_;
   Buffer<double> float64_;
 };
+
+// Count the rows of each code in each row of codes (n_features, n_rows): n_bins[f] codes from 0 on,
+// then missing ones, one feature after another.
+void count_codes(const uint8_t* codes, int64_t n_rows, const std::vector<int>& n_bins,
+                 int64_t* counts, const Context& context);
 
 // Return whether a (n_rows, n_columns) matrix of float or double with these strides, in elements,
 // holds an infinity.

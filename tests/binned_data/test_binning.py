@@ -62,6 +62,9 @@ def column(x):
 def test_codes_equal_the_definition(values, others, max_bins):
     mapper, codes = fit_mapper(column(values), max_bins)
     np.testing.assert_array_equal(codes, naive_codes(mapper, column(values)))
+    compared = np.asarray(values, np.float64 if mapper.float64_bins_[0] else np.float32)
+    expected = [np.fmin.reduce(compared), np.fmax.reduce(compared)]
+    np.testing.assert_array_equal(mapper.ranges_[:, 0], expected)
     new = column(others)
     np.testing.assert_array_equal(mapper.transform(read_features(new)), naive_codes(mapper, new))
     assert mapper.n_bins_[0] == len(mapper.thresholds_[0]) + 1 <= max_bins
@@ -492,5 +495,8 @@ def test_core_checks_for_memory_safety():
     for sample in ((np.array([3]), None), (None, np.ones(2, np.int64))):
         with pytest.raises(ValueError):
             _core.find_thresholds([(X, features)], [], 3, 2, *sample, 255, 1)
+    for n_bins in ([1], [1, 256]):
+        with pytest.raises(ValueError, match="n_bins must"):
+            _core.count_codes(codes, np.array(n_bins, np.uint16), 1)
     with pytest.raises(ValueError):
         _core.BinTable(np.arange(255.0), np.array([0, 255]), np.zeros(1, bool))

@@ -202,26 +202,25 @@ class Codes:
             np.add.at(hashes, old.rows, stored - common)
         return hashes
 
-    def count_bins(self, n_bins: NDArray[np.uint16]) -> NDArray[np.int64]:
+    def count_bins(self, n_bins: NDArray[np.uint16], n_threads: int = 1) -> NDArray[np.int64]:
         """Return the rows in each bin of a column, and without a value, one column after another.
 
         `n_bins` (n_features,): bins of each column. Returns shape (sum of n_bins + 1,).
         """
+        if self.sparse is None:
+            return _core.count_codes(self.dense, n_bins, n_threads)
         last = n_bins.astype(np.int64)
         begin = np.cumsum(np.append(0, last + 1))
         counts = np.zeros(begin[-1], np.int64)
-        for feature, codes in zip(self.dense_features().tolist(), self.dense, strict=True):
-            found = np.bincount(codes, minlength=256)
-            counts[begin[feature] : begin[feature + 1]] = np.append(
-                found[: last[feature]], found[-1]
-            )
-        if self.sparse is not None:
-            sparse, sizes = self.sparse, np.diff(self.sparse.begin)
-            first, missing = begin[sparse.features], last[sparse.features]
-            counts[first + np.minimum(sparse.common, missing)] = self.n_rows - sizes
-            stored = np.minimum(sparse.codes, np.repeat(missing, sizes)) + np.repeat(first, sizes)
-            counts += np.bincount(stored, minlength=len(counts))
-        return counts
+        is_dense = np.ones(self.n_features, bool)
+        is_dense[self.sparse.features] = False
+        dense_counts = _core.count_codes(self.dense, n_bins[is_dense], n_threads)
+        counts[np.repeat(is_dense, last + 1)] = dense_counts
+        sparse, sizes = self.sparse, np.diff(self.sparse.begin)
+        first, missing = begin[sparse.features], last[sparse.features]
+        counts[first + np.minimum(sparse.common, missing)] = self.n_rows - sizes
+        stored = np.minimum(sparse.codes, np.repeat(missing, sizes)) + np.repeat(first, sizes)
+        return counts + np.bincount(stored, minlength=len(counts))
 
     def write(self, first: int, codes: NDArray[np.uint8], n_threads: int) -> None:
         """Set the codes (n_features, m) of rows from ``first`` on; no sparse columns."""
@@ -294,11 +293,11 @@ class MemmapCodes:
             self._bins.unpack(block, first, 1)
             yield first, block
 
-    def count_bins(self, n_bins: NDArray[np.uint16]) -> NDArray[np.int64]:
+    def count_bins(self, n_bins: NDArray[np.uint16], n_threads: int = 1) -> NDArray[np.int64]:
         """See `Codes.count_bins`."""
         counts = np.zeros(int(n_bins.sum()) + len(n_bins), np.int64)
         for _, block in self._iter_blocks():
-            counts += Codes(block.shape[1], len(block), block).count_bins(n_bins)
+            counts += _core.count_codes(block, n_bins, n_threads)
         return counts
 
     def rows(self, rows: NDArray[np.int64]) -> MemmapCodes:
@@ -336,9 +335,9 @@ class DeviceCodes:
         """Copy all codes to the CPU, shape (n_features, n_rows)."""
         return self.device_bins.codes()
 
-    def count_bins(self, n_bins: NDArray[np.uint16]) -> NDArray[np.int64]:
+    def count_bins(self, n_bins: NDArray[np.uint16], n_threads: int = 1) -> NDArray[np.int64]:
         """See `Codes.count_bins`."""
-        return Codes(self.n_rows, self.n_features, self.array()).count_bins(n_bins)
+        return _core.count_codes(self.array(), n_bins, n_threads)
 
     def rows(self, rows: NDArray[np.int64]) -> Codes:
         """Copy some rows to the CPU."""

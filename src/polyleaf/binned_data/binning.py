@@ -36,6 +36,8 @@ MAX_BINS = 255
 # Largest fraction of stored rows of a sparse column that stays sparse.
 SPARSE_SHARE = 0.05
 
+_BLOCK_ROWS = 1 << 14  # rows that are compared with ranges at a time
+
 _CACHED_ATTRIBUTES = ("_bin_table", "_code_of")
 
 
@@ -225,16 +227,10 @@ class BinMapper:
         n_threads : int
             Number of threads.
         """
-        thresholds, is_float64 = _core.find_thresholds(
-            *_get_numeric_blocks(sample),
-            sample.n_rows,
-            sample.n_features,
-            None,
-            weights,
-            self.max_bins,
-            n_threads,
+        sizes = sample.n_rows, sample.n_features
+        thresholds, is_float64, ranges = _core.find_thresholds(
+            *_get_numeric_blocks(sample), *sizes, None, weights, self.max_bins, n_threads
         )
-        ranges = find_ranges(sample, None, is_float64)
         self._set_fitted(spec, thresholds, is_float64, ranges, counted)
         return self
 
@@ -265,22 +261,17 @@ class BinMapper:
 
     def _find_thresholds(
         self, table: FeatureTable, weights: NDArray[np.int64] | None, max_bins: int, n_threads: int
-    ) -> tuple[list[NDArray[np.float64]], NDArray[np.bool_], NDArray[np.float64]]:
+    ) -> tuple[Any, ...]:
+        """Return thresholds, `float64_bins_` and `ranges_` of the numeric features."""
         rows = self.sample_rows(table.n_rows, weights)
         if weights is not None and rows is not None:
             weights = weights[rows]
         if table.device_array is not None:
             table, rows = table.copy_to_host(rows), None
-        thresholds, is_float64 = _core.find_thresholds(
-            *_get_numeric_blocks(table),
-            table.n_rows,
-            table.n_features,
-            rows,
-            weights,
-            max_bins,
-            n_threads,
+        sizes = table.n_rows, table.n_features
+        return _core.find_thresholds(
+            *_get_numeric_blocks(table), *sizes, rows, weights, max_bins, n_threads
         )
-        return thresholds, is_float64, find_ranges(table, rows, is_float64)
 
     def with_derived_columns(
         self,
@@ -509,18 +500,21 @@ class BinMapper:
         """Columns whose training rows a model counts by bin, bool (n_columns,): those that are not
         derived."""
         mask = np.ones(self.n_columns_, bool)
-        for _, columns in (
-            () if self.derived_columns_ is None else self.derived_columns_.iter_columns()
-        ):
-            mask[columns] = False
+        if self.derived_columns_ is not None:
+            for _, columns in self.derived_columns_.iter_columns():
+                mask[columns] = False
         return mask
 
-    def count_bins(self, codes: Codes | DeviceCodes | MemmapCodes) -> NDArray[np.int64]:
+    def count_bins(
+        self, codes: Codes | DeviceCodes | MemmapCodes, n_threads: int = 1
+    ) -> NDArray[np.int64]:
         """Return the rows in each bin of the counted columns; see `Dataset.count_bins`.
 
         `codes`: codes of the rows, such as `encode` returns.
         """
-        counts = codes.count_bins(self.n_bins_)
+        counts = codes.count_bins(self.n_bins_, n_threads)
+        if self.derived_columns_ is None:
+            return counts
         return counts[np.repeat(self.counted_columns_, self.n_bins_ + np.intp(1))]
 
     def count_outside(self, table: FeatureTable) -> NDArray[np.int64]:
@@ -532,8 +526,8 @@ class BinMapper:
         is_float64, (low, high) = self.float64_bins_, self.ranges_
         for block in table.dense:
             f = block.features
-            for first in range(0, table.n_rows, _RANGE_ROWS):
-                values = _round(block.values[first : first + _RANGE_ROWS], is_float64[f])
+            for first in range(0, table.n_rows, _BLOCK_ROWS):
+                values = _round(block.values[first : first + _BLOCK_ROWS], is_float64[f])
                 counts[f] += ((values < low[f]) | (values > high[f])).sum(axis=0)
         for sparse in table.sparse:
             sizes, f = np.diff(sparse.indptr), np.repeat(sparse.features, np.diff(sparse.indptr))
@@ -698,48 +692,10 @@ def _get_numeric_blocks(
     return dense, [_get_arrays(block) for block in sparse]
 
 
-def find_ranges(
-    table: FeatureTable, rows: NDArray[np.int64] | None, is_float64: NDArray[np.bool_]
-) -> NDArray[np.float64]:
-    """Return the least and largest value of each numeric feature in some rows, (2, n_features).
-
-    `rows`: None: all. Values are rounded as bins compare them.
-    """
-    ranges = np.full((2, table.n_features), np.nan)
-    for block in table.dense:
-        for first in range(0, table.n_rows if rows is None else len(rows), _RANGE_ROWS):
-            part = slice(first, first + _RANGE_ROWS)
-            _widen(ranges, block.features, block.values[part if rows is None else rows[part]])
-    for sparse in table.sparse:
-        data, indptr, n_rows = sparse.data, sparse.indptr, table.n_rows
-        if rows is not None:
-            is_used = np.zeros(n_rows, bool)
-            is_used[rows] = True
-            kept, n_rows = is_used[sparse.indices], len(rows)
-            data, indptr = data[kept], np.cumsum(np.append(0, kept))[indptr]
-        sizes = np.diff(indptr)
-        if len(data):
-            ends = [extreme.reduceat(data, indptr[:-1][sizes > 0]) for extreme in _EXTREMES]
-            _widen(ranges, sparse.features[sizes > 0], np.stack(ends))
-        has_zeros = sparse.features[sizes < n_rows]
-        _widen(ranges, has_zeros, np.zeros((1, len(has_zeros))))
-    return _round(ranges, is_float64)
-
-
 def _round(values: np.ndarray, is_float64: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Return values as bins compare them, float32 numbers where `is_float64` is False."""
     with np.errstate(over="ignore"):
         return np.where(is_float64, values, values.astype(np.float32))
-
-
-_EXTREMES, _RANGE_ROWS = (np.fmin, np.fmax), 1 << 14
-
-
-def _widen(ranges: NDArray[np.float64], features: NDArray[np.int64], values: np.ndarray) -> None:
-    """Extend the ranges of features by values (n_rows, len(features))."""
-    for extreme, ends in zip(_EXTREMES, ranges, strict=True):
-        if len(values):
-            ends[features] = extreme(ends[features], extreme.reduce(values, axis=0))
 
 
 def _get_arrays(block: SparseBlock | SparseRows) -> tuple[object, ...]:

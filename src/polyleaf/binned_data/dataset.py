@@ -412,7 +412,7 @@ class Dataset:
     def count_bins(self) -> NDArray[np.int64]:
         """Return the rows in each bin, and without a value, of columns that are not derived, one
         column after another: (sum of their n_bins + 1,)."""
-        return self.mapper.count_bins(self._codes)
+        return self.mapper.count_bins(self._codes, effective_threads(self.n_jobs))
 
     def select_codes(self, features: NDArray[np.int64]) -> NDArray[np.uint8] | None:
         """Return the codes of the columns `features`, (n_features, n_rows), if they are not all in
