@@ -18,7 +18,7 @@ from sphinx.ext.autodoc.mock import mock
 REFERENCE = Path(__file__).resolve().parents[1] / "reference"
 DIRECTIVE = re.compile(r"^\.\. auto(\w+):: ([\w.]+)$", re.MULTILINE)
 # Extras that need not be installed to read what they are used in.
-EXTRAS = ["dask", "distributed", "autogluon", "darts", "mlforecast", "skforecast"]
+EXTRAS = ["dask", "distributed", "autogluon", "darts", "mlforecast", "skforecast", "sktime"]
 LISTS = ("Attributes", "Parameters", "Returns", "Yields", "Raises")
 
 

@@ -23,6 +23,7 @@ PAGES = {
         "polyleaf.integrations.mlforecast",
         "polyleaf.integrations.optuna",
         "polyleaf.integrations.skforecast",
+        "polyleaf.integrations.sktime",
     ],
     "metrics": ["polyleaf.metrics"],
     "objectives": ["polyleaf.objectives"],
@@ -39,6 +40,7 @@ EXTRA = {
     "polyleaf.integrations.darts": "darts",
     "polyleaf.integrations.mlforecast": "mlforecast",
     "polyleaf.integrations.skforecast": "skforecast",
+    "polyleaf.integrations.sktime": "sktime",
 }
 
 

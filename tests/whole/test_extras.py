@@ -109,7 +109,7 @@ def test_dask_names_the_extra():
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", ["AutoGluon", "Darts", "mlforecast", "skforecast"])
+@pytest.mark.parametrize("name", ["AutoGluon", "Darts", "mlforecast", "skforecast", "sktime"])
 def test_integrations_name_the_extra(name):
     module = name.lower()
     done = run([module], f"import polyleaf.integrations.{module}")

@@ -1,4 +1,4 @@
-"""Integrations with other frameworks: AutoGluon, MLflow, Optuna, mlforecast, Darts, skforecast.
+"""Integrations with other frameworks: AutoGluon, MLflow, Optuna, and for forecasts.
 
 A module is imported when it is first used, because it may need an extra.
 """
@@ -8,7 +8,16 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["autogluon", "darts", "loggers", "mlflow", "mlforecast", "optuna", "skforecast"]
+__all__ = [
+    "autogluon",
+    "darts",
+    "loggers",
+    "mlflow",
+    "mlforecast",
+    "optuna",
+    "skforecast",
+    "sktime",
+]
 
 
 def __dir__() -> list[str]:
