@@ -89,6 +89,29 @@ def test_libsvm(folder, validation):
     assert load_model(folder / "m").n_features_in_ == 3  # without the queries
 
 
+def test_positions(folder, capsys):
+    shown = np.arange(N) % 5
+    frame = FRAME.assign(shown=shown)
+    frame.to_csv(folder / "clicks.csv", index=False)
+    command = f"{folder}/clicks.csv --positions shown -m {folder}/m"
+    polyleaf(f"train {command} -t relevance --query session --drop margin {FAST}")
+    model = load_model(folder / "m")
+    expected = make().fit(X, GOALS[:, 0], qid=QID, positions=shown)
+    np.testing.assert_array_equal(model.predict(X), expected.predict(X))
+    np.testing.assert_array_equal(model.position_bias_, expected.position_bias_)
+    polyleaf(f"predict {folder}/data.csv -m {folder}/m -o {folder}/p.csv")  # needs no positions
+    polyleaf(f"refit {command}")
+    expected.refit(X, GOALS[:, 0], qid=QID, positions=shown)
+    np.testing.assert_array_equal(load_model(folder / "m").predict(X), expected.predict(X))
+    frame["shown"] = frame["shown"] + 0.5
+    frame.to_csv(folder / "clicks.csv", index=False)
+    command = f"train {folder}/clicks.csv --drop margin -t relevance -m {folder}/m --positions"
+    message = fails(capsys, f"{command} shown --query session")
+    assert "'shown' has no position in row 0" in message
+    assert "--positions takes one column" in fails(capsys, f"{command} x,y --query session")
+    assert "--positions is for --task ranking" in fails(capsys, f"{command} z")
+
+
 def test_search(folder):
     command = f"train {folder}/data.csv -t relevance --query session --drop margin"
     polyleaf(f"{command} -m {folder}/m --search 2 {FAST} --set n_candidates=2")

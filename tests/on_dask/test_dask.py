@@ -120,6 +120,25 @@ def test_ranking(client, is_sorted, parameters):
     assert model.model_.to_bytes() == local.model_.to_bytes()
 
 
+@pytest.mark.parametrize("rounds", [6, None])
+def test_positions(client, rounds):
+    """Positions that are on one partition only; bias of all."""
+    X, Y = make_data()
+    y, qid = (Y[:, 0] > 1).astype(float), np.arange(N) // 7
+    positions = np.arange(N) % 7 + 7 * (np.arange(N) > N - 10)
+    parameters = SMALL | {"n_estimators": rounds, "position_lambda": 0.01}
+    local = PolyleafRanker(**parameters).fit(X, y, qid=qid, positions=positions)
+    model = DaskRanker(client=client, **parameters)
+    rows, *others = (da.from_array(each, chunks=37) for each in (y, qid, positions))
+    features = da.from_array(X, chunks=(37, -1))
+    model.fit(features, rows, qid=others[0], positions=others[1])
+    assert model.model_.to_bytes() == local.model_.to_bytes()
+    assert len(local.positions_) > 7 and local.position_bias_.any()
+    model.refit(features, rows, qid=others[0], positions=others[1])
+    local.refit(X, y, qid=qid, positions=positions)
+    assert model.model_.to_bytes() == local.model_.to_bytes()
+
+
 def test_column_of_queries(client):
     X, Y = make_data()
     table = pd.DataFrame(X, columns=list("abcd")).assign(query=np.arange(N) // 7)

@@ -184,11 +184,14 @@ def sum_lanes(values):
     return total
 
 
-def position_step(g, h, position, rate, reg_lambda):
+def position_step(g, h, position, rate, reg_lambda, bias, position_lambda):
     """Return what a tree changes the bias of each position by, float32 (n_positions, m).
 
-    The positions are the leaves of a Newton step; the first has no bias. `position` (n,): numbers.
+    The positions are the leaves of a Newton step of the loss with a penalty of `position_lambda`
+    b^2 / 2 for each row; the first has no bias. `position` (n,): numbers; `bias` (n_positions, m).
     """
+    if position_lambda > 0:
+        g, h = g + F32(position_lambda) * bias[position], h + F32(position_lambda)
     step = fit_newton_leaves(
         g, h, position, position.max() + 1, reg_lambda=reg_lambda, learning_rate=rate
     )

@@ -46,11 +46,12 @@ OF_OBJECTIVES = {
 PREPARATION = OF_OBJECTIVES | {
     "base_score", "calibrate_quantiles", "callbacks", "categorical_features", "class_weight",
     "device", "early_stopping_rounds", "eval_metric", "init", "leaf", "max_bins", "missing_targets",
-    "n_jobs", "normalize_targets", "objective", "on_interrupt", "projection", "projection_dim",
-    "quality", "random_state", "target_weight", "tfidf", "threshold", "validation_fraction",
-    "validation_order", "verbose", "warm_start",
+    "n_jobs", "normalize_targets", "objective", "on_interrupt", "position_lambda", "projection",
+    "projection_dim", "quality", "random_state", "target_weight", "tfidf", "threshold",
+    "validation_fraction", "validation_order", "verbose", "warm_start",
 }  # fmt: skip
-"""Parameters of objectives, estimators and data preparation, which no part of TrainConfig has."""
+"""Parameters of objectives, estimators and data preparation, which no part of TrainConfig has,
+and one that is no part."""
 
 # Equal names with another meaning: the rows that thresholds are chosen from, the
 # seed of that sample, Hessian kinds of single losses, the value of a preset, and values that

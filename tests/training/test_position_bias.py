@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from reference import ranking as reference
 
-from polyleaf import PolyleafRanker, RowData, blend, load_model
+from polyleaf import PolyleafRanker, PolyleafRankerCV, RowData, blend, load_model
 from polyleaf.metrics.queries import QueryMetric
 
 OBJECTIVES = ["xendcg", "lambdarank", "pairwise"]
@@ -48,6 +48,8 @@ def fit(objective="lambdarank", y=CLICKS, positions=POSITION, **parameters):
         {"learning_rate": 0.3},
         {"goal_weights": ((1.0, 0.0), (0.6, 0.4), (0.0, 1.0))},
         {"reg_lambda": 0.0, "subsample": 0.5},
+        {"position_lambda": 0.02},
+        {"position_lambda": 0.02, "multi_strategy": "one_output_per_tree"},
         {"multi_strategy": "one_output_per_tree"},
         {"grow_policy": "depthwise", "leaf": "linear"},
     ],
@@ -63,12 +65,26 @@ def test_steps_of_the_reference(objective, parameters):
         seen = scores + bias[POSITION - 1]
         g, h = np.empty_like(seen), np.empty_like(seen)
         bound.derivatives(seen, g, h)
-        rate, penalty = model.model_.learning_rate, model.reg_lambda
-        bias += reference.position_step(g, h, POSITION - 1, rate, penalty)
+        penalties = model.reg_lambda, bias, model.position_lambda
+        rate = model.model_.learning_rate
+        bias += reference.position_step(g, h, POSITION - 1, rate, *penalties)
         scores = model.predict_raw(X, iteration_range=(0, round + 1)).reshape(scores.shape)
         scores = scores.astype(np.float32)
     np.testing.assert_array_equal(model.position_bias_, bias)
     np.testing.assert_array_equal(model.positions_, np.arange(1, N_SHOWN + 1))
+
+
+def test_a_penalty_without_hessians():
+    plain, penalised = (fit(hessian="none", position_lambda=x).position_bias_ for x in (0, 1e3))
+    assert np.abs(penalised).max() < 1e-2 * np.abs(plain).max()
+
+
+def test_a_penalty_makes_the_bias_smaller():
+    sizes = [
+        np.abs(fit("xendcg", n_estimators=40, position_lambda=penalty).position_bias_).max()
+        for penalty in (0.0, 0.01, 0.1, 1e6)
+    ]
+    assert sizes[0] > 1.1 * sizes[1] > 1.3 * sizes[2] > 1e3 * sizes[3]
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -99,6 +115,20 @@ def test_order_of_rows_and_threads_do_not_matter():
         moved.fit(X[order], GOALS[order], qid=QUERY[order], positions=POSITION[order])
         np.testing.assert_array_equal(moved.predict(X), model.predict(X))
         np.testing.assert_array_equal(moved.position_bias_, model.position_bias_)
+
+
+@pytest.mark.parametrize("judged", [False, True])
+def test_a_search_trains_with_positions(judged):
+    """The candidates, whose scores are those of fits, and the final fit."""
+    X_new, relevance, _, _, query = simulate(seed=1, n_queries=100)
+    search = PolyleafRankerCV("lambdarank", n_candidates=2, n_estimators=6, n_jobs=1)
+    evaluated = {"eval_set": [(X_new, relevance)], "eval_qid": [query]} if judged else {}
+    search.fit(X, CLICKS, qid=QUERY, positions=POSITION, **evaluated)
+    assert search.position_bias_.any()
+    if judged:
+        best = fit(**{"max_leaves": 31} | search.best_params_)
+        metric = QueryMetric("ndcg", 10).bind(RowData(relevance[:, None], query=query))
+        assert search.best_score_ == metric(best.predict(X_new))
 
 
 def test_continued_training_and_refit(tmp_path):

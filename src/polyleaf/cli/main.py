@@ -73,6 +73,11 @@ _OUT: _Option = (
     _PATH,
 )
 _NEW_MODEL: _Option = ("--out --output -o", "Model file to write. Default: the same file.", _PATH)
+_POSITIONS: _Option = (
+    "--positions",
+    "Column of the position at which each row was shown, for a ranking from clicks.",
+    {},
+)
 _COLUMNS_TO_LEARN: list[_Option] = [
     ("--target -t", f"Target columns: {_COLUMNS} LIBSVM files mark their own.", _LIST),
     (
@@ -87,6 +92,7 @@ _COLUMNS_TO_LEARN: list[_Option] = [
     ("--drop", f"Columns to ignore: {_COLUMNS}", _LIST),
     ("--weight", "Column of sample weights.", {}),
     ("--query", "Column of the query of each row, for ranking. LIBSVM files have qid.", {}),
+    _POSITIONS,
     ("--offset", "Columns of offsets (base margins) that boosting starts from.", _LIST),
     ("--categorical", "Columns of numbers to treat as categories. Text always is.", _LIST),
     ("--label-names", f"Format {xmc.FORMAT}: file with one label name per line.", _PATH),
@@ -154,6 +160,7 @@ _REFIT: list[_Option] = [
     _NEW_MODEL,
     ("--decay-rate", "Share of the old leaf values in the new ones.", {"type": float}),
     ("--weight", "Column of sample weights.", {}),
+    _POSITIONS,
 ]
 _INSPECT: list[_Option] = [
     ("model", "The model file.", _PATH),
@@ -196,7 +203,7 @@ polyleaf train houses.csv --target price --model houses.polyleaf
 polyleaf train energy.csv -t heating,cooling --validation 0.2 --early-stopping 20 -m m
 polyleaf train energy.csv -t heating -t cooling -m m --search 60 --set subsample=0.8
 polyleaf train claims.csv -t claims -m m --objective poisson --offset log_exposure
-polyleaf train clicks.csv -t relevance,bought --query session -m m
+polyleaf train clicks.csv -t clicked,bought --query session --positions shown_at -m m
 polyleaf train visits/ -t visits -m m --validation later.parquet --drop id,date
 polyleaf train houses.csv --task price=squared_error --task sold=logistic --task segment -m m
 polyleaf train tags.txt --format xmc --leaf sparse --label-names tags.names -m m""",

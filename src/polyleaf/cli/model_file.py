@@ -14,7 +14,7 @@ from polyleaf.cli import xmc
 from polyleaf.files.cells import CellFormat
 from polyleaf.files.io import ReadError, require
 from polyleaf.files.readers import CsvOptions, read_table
-from polyleaf.files.schema import RANKING, Schema, read_weights, select_columns
+from polyleaf.files.schema import RANKING, Schema, read_positions, read_weights, select_columns
 from polyleaf.files.table import Table
 
 if TYPE_CHECKING:
@@ -150,14 +150,33 @@ def name_ranking_scores(
     return [f"score_{j}" for j in range(predicted[0].size)]
 
 
+def select_column(table: Table, name: str | None, option: str) -> tuple[str, ...]:
+    """Return the column that an option selects, if any."""
+    chosen = select_columns(table, name, option)
+    n_chosen = len(chosen)
+    require(n_chosen < 2, f"{option} takes one column, but {name!r} selects {n_chosen}.")
+    return chosen
+
+
 def read_weight_column(
     options: Namespace, table: Table
 ) -> tuple[tuple[str, ...], np.ndarray | None]:
     """Return the column that `--weight` names, if any, and the weights."""
-    chosen = select_columns(table, options.weight, "--weight")
-    choice = f"{options.weight!r} selects {len(chosen)}"
-    require(len(chosen) < 2, f"--weight takes one column, but {choice}.")
+    chosen = select_column(table, options.weight, "--weight")
     return chosen, read_weights(table, chosen[0]) if chosen else None
+
+
+def read_queries(options: Namespace, schema: Schema, table: Table) -> dict[str, np.ndarray]:
+    """Return the arguments of a fit of a ranker: queries, and positions with `--positions`."""
+    query = schema.read_query(table)
+    positions = select_column(table, getattr(options, "positions", None), "--positions")
+    if query is None:
+        require(not positions, f"--positions is for --task ranking, not for {schema.task}.")
+        return {}
+    arguments = {"qid": query}
+    if positions:
+        arguments["positions"] = read_positions(table, positions[0])
+    return arguments
 
 
 def load_xmc_model(options: Namespace) -> tuple[PolyleafEstimator, LabelledRows]:

@@ -49,7 +49,17 @@ OPTION_NAMES |= {"n_jobs": "--threads", "random_state": "--seed"}
 # Options by their name in the namespace, and why they do not go with some data or models.
 _LIMITS = {
     "xmc": dict.fromkeys(
-        ("target", "task", "drop", "weight", "query", "offset", "categorical", "time_limit"),
+        (
+            "target",
+            "task",
+            "drop",
+            "weight",
+            "query",
+            "positions",
+            "offset",
+            "categorical",
+            "time_limit",
+        ),
         "does not support --format xmc, without columns",
     ),
     "table": {"label_names": "needs --format xmc; tables have column names"},

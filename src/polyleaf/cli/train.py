@@ -25,7 +25,9 @@ from polyleaf.cli.model_file import (
     make_dataset,
     open_table,
     read_numbers,
+    read_queries,
     read_weight_column,
+    select_column,
 )
 from polyleaf.cli.parameters import PARAMETERS, check_options, get_estimator_class, read_parameters
 from polyleaf.estimators.base import PolyleafEstimator
@@ -107,7 +109,7 @@ def _train_table(options: Namespace, params: dict[str, object]) -> int | None:
         limits = {"cache_dir": options.cache, "memory_limit": options.memory_limit}
     reads_features = LEAVES[estimator.leaf].kind.reads_features
     is_search = isinstance(estimator, SearchParameters)
-    query = schema.read_query(training)
+    queries: dict[str, Any] = read_queries(options, schema, training)
     if getattr(estimator, "init", None) is not None:
         X = read_numbers(training, schema)
         make_eval_rows = read_numbers
@@ -128,10 +130,9 @@ def _train_table(options: Namespace, params: dict[str, object]) -> int | None:
 
     def fit() -> None:
         eval_set = None
-        queries: dict[str, object] = {} if query is None else {"qid": query}
         if held is not None:
             eval_set = [(make_eval_rows(held, schema), schema.read_targets(held))]
-            if query is not None:
+            if queries:
                 queries["eval_qid"] = [schema.read_query(held)]
         estimator.fit(X, y, sample_weight=weights, eval_set=eval_set, **queries)
 
@@ -155,6 +156,7 @@ def _make_schema(
 ) -> tuple[Schema, list[TaskSpec]]:
     """Select columns and infer tasks."""
     drop = (*select_columns(table, options.drop, "--drop"), *weight)
+    drop = (*drop, *select_column(table, options.positions, "--positions"))
     offset = select_columns(table, options.offset, "--offset")
     categorical = select_columns(table, options.categorical, "--categorical")
     is_single = not options.task or (len(options.task) == 1 and options.task[0] in SINGLE_TASKS)
@@ -190,9 +192,7 @@ def _make_schema(
 
 def _select_query(options: Namespace, table: Table) -> str | None:
     """Return the column that `--query` names, or that the file marks."""
-    chosen = select_columns(table, options.query, "--query")
-    n_chosen = len(chosen)
-    require(n_chosen < 2, f"--query takes one column, but {options.query!r} selects {n_chosen}.")
+    chosen = select_column(table, options.query, "--query")
     return chosen[0] if chosen else table.query
 
 

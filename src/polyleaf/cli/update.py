@@ -14,6 +14,7 @@ from polyleaf.cli.model_file import (
     load_estimator,
     load_table_model,
     open_rows,
+    read_queries,
     read_weight_column,
 )
 from polyleaf.files.io import ReadError, require
@@ -44,9 +45,8 @@ def calibrate(options: Namespace) -> None:
 
 def refit(options: Namespace) -> None:
     """Fit the leaf values of a model again on other rows; its splits stay."""
-    estimator, X, y, weight, query = _read_rows(options, "refit")
-    arguments: dict[str, Any] = {} if query is None else {"qid": query}
-    estimator.refit(X, y, weight, decay_rate=options.decay_rate or 0.0, **arguments)
+    estimator, X, y, weight, queries = _read_rows(options, "refit")
+    estimator.refit(X, y, weight, decay_rate=options.decay_rate or 0.0, **queries)
     out = _save(options, estimator)
     rows = pluralise(count_rows(X), "row")
     print_hint(f"refitted on {rows}; the model is written to {out}", options.quiet)
@@ -75,14 +75,14 @@ def export(options: Namespace) -> None:
 
 
 def _read_rows(options: Namespace, command: str) -> tuple[Any, Any, Any, Any, Any]:
-    """Return the model, and the features, targets, weights and queries of rows."""
+    """Return the model, and the features, targets, weights and queries (by argument)."""
     is_xmc = xmc.is_xmc(options.file, options.format)
     require(not is_xmc, f"{command} does not support --format {xmc.FORMAT}.")
     estimator, schema = load_table_model(options)
     check_writable(options.out)
     table, X = open_rows(options, options.file, schema, estimator)
     weight = read_weight_column(options, table)[1]
-    return estimator, X, schema.read_targets(table), weight, schema.read_query(table)
+    return estimator, X, schema.read_targets(table), weight, read_queries(options, schema, table)
 
 
 def _save(options: Namespace, estimator: Any) -> Path:

@@ -455,8 +455,9 @@ class DaskPolyleafRanker(_DaskEstimator):
         qid : dask Series or Array, list of delayed, or str
             Query of each row, numbers or text, with the partitions of X; or the name of the column
             of the DataFrame X that holds it. Partitions stay balanced if rows are sorted by query.
-        positions : None
-            Not supported on a cluster.
+        positions : like y, optional
+            Position at which each row was shown, an integer, if y are clicks; see
+            :meth:`polyleaf.PolyleafRanker.fit`.
         eval_qid : list, optional
             Queries of the evaluation sets. They may be left out if `qid` is the name of a column.
 
@@ -485,6 +486,7 @@ class DaskPolyleafRanker(_DaskEstimator):
         sample_weight: DataLike | None = None,
         *,
         qid: Any,
+        positions: Any = None,
         offset: DataLike | None = None,
         decay_rate: float = 0.0,
         max_restarts: int = 3,
@@ -494,7 +496,7 @@ class DaskPolyleafRanker(_DaskEstimator):
 
         Parameters
         ----------
-        X, y, sample_weight, qid, offset, max_restarts, wait_for_workers
+        X, y, sample_weight, qid, positions, offset, max_restarts, wait_for_workers
             As in `fit`.
         decay_rate : float, default 0
             Share of the old values, from 0 to 1.
@@ -504,7 +506,7 @@ class DaskPolyleafRanker(_DaskEstimator):
         self
         """
         X, qid = _separate_column(X, qid)
-        rows = RowData(y, sample_weight, offset, query=qid)
+        rows = RowData(y, sample_weight, offset, query=qid, positions=positions)
         return self._refit_lazily(X, rows, decay_rate, max_restarts, wait_for_workers)
 
 

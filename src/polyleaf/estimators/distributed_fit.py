@@ -153,7 +153,7 @@ def read_shard(
 
     Raises a ValueError if parameters are not available in distributed training, or do not match y.
     """
-    check("dask", parameters=estimator, positions=rows.positions)
+    check("dask", parameters=estimator)
     all_callbacks = [*as_callbacks(estimator.callbacks), *callbacks]
     if ranks.size > 1:
         has_file = bool(all_callbacks) and find_checkpoint(

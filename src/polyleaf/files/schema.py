@@ -369,6 +369,18 @@ def read_weights(table: Table, name: str) -> np.ndarray:
     return weights
 
 
+def read_positions(table: Table, name: str) -> np.ndarray:
+    """Return positions of rows, int64 (n,); `ReadError` if one is missing or no integer."""
+    values = table.read(name, NUMBER).to_numpy()
+    wrong = np.flatnonzero(~(np.isfinite(values) & (values == np.floor(values))))
+    if wrong.size:
+        raise ReadError(
+            f"Column {name!r} has no position in {_describe_rows(wrong)}: each must be a whole "
+            "number, such as 1 for the first."
+        )
+    return values.astype(np.int64)
+
+
 def read_finite(table: Table, name: str, noun: str, zero_meaning: str) -> np.ndarray:
     """Return a column of finite numbers; the noun says what they are, for messages."""
     values = table.read(name, NUMBER).to_numpy()

@@ -62,7 +62,6 @@ class Use:
     evaluated: Any = None  # the same of the evaluation sets
     weight: Any = None  # weights of the rows of X as the user passed them
     offset: Any = None
-    positions: Any = None
     target: Any = None  # encoded y
     has_sparse_y: bool = False
     members: Any = None  # members of the model in training
@@ -335,11 +334,6 @@ def _find_listed_categories(use: Use) -> str | None:
 @_of("offset")
 def _find_offset(use: Use) -> str | None:
     return "offset"
-
-
-@_of("positions")
-def _find_positions(use: Use) -> str | None:
-    return "positions"
 
 
 @_of("weight")
@@ -652,16 +646,7 @@ FEATURES = {
             "order within a query means something. PolyleafRegressor predicts the values of y.",
         },
     ),
-    "positions": Feature(
-        "Position bias of clicks (`positions`)",
-        _find_positions,
-        {
-            "dask": "Distributed training does not support {this}: fit on one machine.",
-            "search": "{use.estimator} does not support {this}: it would compare parameters by "
-            "held-out clicks, which depend on the positions as well. Compare fits of "
-            "PolyleafRanker by judged queries.",
-        },
-    ),
+    "positions": Feature("Position bias of clicks (`positions`)", _never, {}),
     "intervals": Feature(
         "Intervals, sets, distributions and probabilities (`predict_interval` and the like)",
         _never,

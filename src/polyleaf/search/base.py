@@ -213,7 +213,7 @@ class SearchMixin(_Base):
     ) -> Self:
         """Search on data as the user passed them; the final fit takes `eval_arguments`."""
         budget = Budget(self.time_limit)
-        check("search", parameters=self, positions=data.rows.positions)
+        check("search", parameters=self)
         # Only this estimator warns about the objective's name.
         base = self._make_candidate({"objective": self.objective})
         data, *eval_data = [self._read_rows(d) for d in (data.fill_from_dataset(), *eval_data)]
@@ -454,7 +454,7 @@ class SearchMixin(_Base):
             names = ("X", "y", "sample_weight", "offset", "qid")
             train, valid = fold.train.to_arguments(), fold.valid.to_arguments()
             candidate.fit(
-                **{name: train[name] for name in names if name in train},
+                **{name: train[name] for name in (*names, "positions") if name in train},
                 **{f"{name}_val": valid[name] for name in names if name in valid},
             )
             stopper.fitted = None if self.ensemble is None else candidate
@@ -719,8 +719,10 @@ class PolyleafRankerCV(SearchMixin, PolyleafRanker, RankerSearchParameters):
         X, y, sample_weight, qid, group, offset, groups, time, eval_set, eval_qid, eval_group, \
         eval_offset
             See :meth:`polyleaf.PolyleafRanker.fit`.
-        positions : None
-            Not supported: clicks of held-out queries depend on positions as well.
+        positions : array-like of shape (n_rows,), optional
+            See :meth:`polyleaf.PolyleafRanker.fit`. Candidates are compared by scores without the
+            bias, on clicks of held-out queries, which depend on the positions as well: judged
+            queries as `eval_set` compare them better.
         resume : path, optional
             Log file of completed trials: see :meth:`polyleaf.PolyleafRegressorCV.fit`.
 

@@ -671,6 +671,11 @@ class RankerParameters(SharedParameters):
     """Objectives "lambdarank" and "pairwise": whether the gradients of a query are divided by their
     sum, so that queries of many pairs count less (LightGBM: lambdarank_norm)."""
 
+    position_lambda: float = parameter(default=0.0, interval="[0, inf)")
+    """L2 regularisation of the bias of a position that `fit(positions=)` learns, per row of the
+    position (LightGBM: lambdarank_position_bias_regularization). Where rows are already shown in
+    the order of their relevance, the bias takes a part of it; 0.01 to 0.1 leaves more to X."""
+
     missing_targets: Literal["error", "ignore"] = parameter(default="ignore")
     """How NaN in y is handled: "ignore" takes it as no judgement of this row for the goal, "error"
     raises."""

@@ -186,6 +186,7 @@ class TrainConfig:
     leaf: Leaf
     workers: Context
     has_sparse_targets: bool  # whether targets, scores and gradients are kept sparse
+    position_lambda: float  # of rankings, see `RankerParameters`
 
     def replace_output_groups(self, groups: list[list[int]] | None) -> TrainConfig:
         """Return the same configuration with other groups of outputs."""
@@ -252,6 +253,7 @@ def make_train_config(
         leaf,
         Context(n_threads, device=device),
         isinstance(leaf, TopkLeaf) and leaf.split_search != "histogram",
+        values.get("position_lambda", 0.0),
     )
 
 

@@ -3,7 +3,8 @@
 The objective sees the score of a row plus a constant of its position, which predictions leave out:
 ``s_i + b[position_i]``, an additive model of relevance and examination (Zhao et al., "Recommending
 what video to watch next", RecSys 2019). b is 0 for the first position. With each tree it takes a
-Newton step, as if the positions were the leaves of one more tree.
+Newton step, as if the positions were the leaves of one more tree; the loss then has a penalty of
+``position_lambda b^2 / 2`` for each row.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ class PositionBias:
     def __init__(self, state: DenseState, rows: RowData, settings: TrainConfig) -> None:
         self._state, self._settings, self._offset = state, settings, rows.offset
         assert rows.positions is not None
-        self.positions, number = np.unique(rows.positions, return_inverse=True)
-        self._number = number.astype(np.int32)
+        parts = settings.workers.communicator.allgather_objects(np.unique(rows.positions))
+        self.positions = np.unique(np.concatenate(parts))
+        self._number = np.searchsorted(self.positions, rows.positions).astype(np.int32)
         self.values = np.zeros((len(self.positions), state.bound.n_outputs), np.float32)
 
     def start_from(self, model: Model, member: int) -> None:
@@ -50,10 +52,15 @@ class PositionBias:
     def update(self, outputs: TreeOutputs, rate: float) -> None:
         """Take a step at the derivatives that a tree of these outputs was fitted to."""
         g, h = self._state.derivatives.select(outputs)
+        columns = slice(None) if outputs is None else outputs
+        penalty = np.float32(self._settings.position_lambda)
+        if penalty > 0:
+            g = g + penalty * self.values[self._number][:, columns]
+            h = (np.ones((len(g), 1), np.float32) if h is None else h) + penalty
         step = make_leaf_config(self._settings.regularisation, rate)
         workers, n = self._settings.workers, len(self.values)
         values = _core.fit_newton_leaves(g, h, self._number, n, step, None, None, workers)
-        self.values[:, slice(None) if outputs is None else outputs] += values - values[0]
+        self.values[:, columns] += values - values[0]
         self._show()
 
     def _show(self) -> None:
