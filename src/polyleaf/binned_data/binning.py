@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ SPARSE_SHARE = 0.05
 
 _BLOCK_ROWS = 1 << 14  # rows that are compared with ranges at a time
 
-_CACHED_ATTRIBUTES = ("_bin_table", "_code_of")
+_CACHED_ATTRIBUTES = ("_bin_table", "_code_of", "regressor_transform_")
 
 
 class BinMapper:
@@ -98,7 +99,6 @@ class BinMapper:
     rare_categories_: CategoryLists
     float64_bins_: NDArray[np.bool_]
     derived_columns_: DerivedColumns | None
-    regressor_transform_: RegressorTransform | None
     ranges_: NDArray[np.float64] | None = None
 
     def __init__(
@@ -173,6 +173,13 @@ class BinMapper:
             for f, (kept, rare) in enumerate(pairs)
             if kept and rare and len(kept + rare) > MAX_BINS
         ]
+
+    @cached_property
+    def regressor_transform_(self) -> RegressorTransform | None:
+        """See the class; only models with linear leaves need it."""
+        if not self._transforms_regressors:
+            return None
+        return RegressorTransform.from_thresholds(self.thresholds_, self.float64_bins_)
 
     # ---- fit
 
@@ -607,8 +614,8 @@ class BinMapper:
             if kept is not None:
                 n_bins[feature] = max(1, len(kept) + bool(others))
         self.n_bins_ = n_bins.astype(np.uint16)
-        make = RegressorTransform.from_thresholds
-        self.regressor_transform_ = make(thresholds, is_float64) if transforms else None
+        self._transforms_regressors = transforms
+        vars(self).pop("regressor_transform_", None)
         self._build_lookups()
 
     def _build_lookups(self) -> None:

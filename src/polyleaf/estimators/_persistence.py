@@ -40,7 +40,11 @@ def make_metadata(
             metadata[INPUT_LABELS] = list(estimator._column_labels)
     return metadata | {
         ESTIMATOR: type(estimator).__name__,
-        PARAMETERS: _select_plain(estimator.get_params(deep=False)),
+        PARAMETERS: {
+            name: plain
+            for name, value in estimator.get_params(deep=False).items()
+            if (plain := _to_plain(value)) is not _NOT_PLAIN
+        },
         **encoding.to_dict(),
     }
 
@@ -117,16 +121,8 @@ def find_unsaved(parameters: Mapping[str, object]) -> list[str]:
     ]
 
 
-def _select_plain(parameters: Mapping[str, object]) -> dict[str, object]:
-    """Return the parameters that JSON can hold: no functions, callbacks or random generators."""
-    return {
-        name: plain
-        for name, value in parameters.items()
-        if (plain := _to_plain(value)) is not _NOT_PLAIN
-    }
-
-
 def _to_plain(value: object) -> object:
+    """Return a value as JSON holds it; `_NOT_PLAIN` for functions, random generators and others."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if hasattr(value, "__array__"):  # also an index or a column of a frame

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, overload
 
 from sklearn.base import BaseEstimator, _fit_context
-from sklearn.utils._param_validation import InvalidParameterError
+from sklearn.utils._param_validation import InvalidParameterError, validate_parameter_constraints
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.estimators._fitting import fit_estimator, refit_estimator
@@ -478,13 +478,18 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         return super().set_params(**parameters)
 
     def _validate_params(self) -> None:
-        """Validate as scikit-learn does, with a hint for values of other libraries."""
+        """Validate as scikit-learn does, with a hint for values of other libraries.
+
+        The attributes of the class are the defaults, which are valid.
+        """
+        cls, values = type(self), self.get_params(deep=False)
+        changed = {n: value for n, value in values.items() if value is not getattr(cls, n, self)}
         try:
-            super()._validate_params()
+            validate_parameter_constraints(self._parameter_constraints, changed, cls.__name__)
         except InvalidParameterError as error:
             hints = (
                 get_foreign_value_hint(name, value)
-                for name, value in self.get_params(deep=False).items()
+                for name, value in changed.items()
                 if f"The {name!r} parameter" in str(error)
             )
             raise InvalidParameterError(f"{error}{''.join(hints)}") from None

@@ -115,8 +115,10 @@ def prepare(
     if has_hold_outs:
         run.make_hold_out_run = partial(make_hold_out_run, binned)
         if run.rules.time is not None:
-            parts = run.rules.split(run.target.n_rows, HELD_OUT, 0, None)
-            warn_of_left_ranges(binned.mapper, *(binned.rows(p).count_bins() for p in parts))
+            earlier, later = run.rules.split(run.target.n_rows, HELD_OUT, 0, None)
+            others = np.delete(np.arange(run.target.n_rows), earlier)
+            counts = binned.count_bins() - binned.rows(others).count_bins()
+            warn_of_left_ranges(binned.mapper, counts, binned.rows(later).count_bins())
     if binned.has_high_cardinality:
         with measure_phase("binning"):
             run.dataset = derive_columns(

@@ -244,7 +244,9 @@ def _takes_all(settings: SamplingConfig, n: int, layer: int) -> bool:
     """Return whether all of n rows are used."""
     if settings.sampling_method == "goss":
         return sum(_count_goss(settings, n)) >= n
-    return settings.subsample >= 1.0 and _count_rows(settings, n, layer) >= n
+    if settings.subsample < 1.0:
+        return False
+    return settings.rows_per_layer is None or _count_rows(settings, n, layer) >= n
 
 
 def _count_rows(settings: SamplingConfig, n: int, layer: int) -> int:
