@@ -15,7 +15,13 @@ from polyleaf.callbacks import Callback
 from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves, TreeOutputs, scale_leaves
-from polyleaf.model.metadata import MEMBERS, POSITION_BIAS, get_learning_rates, set_learning_rates
+from polyleaf.model.metadata import (
+    LEARNING_RATES,
+    MEMBERS,
+    POSITION_BIAS,
+    get_learning_rates,
+    set_learning_rates,
+)
 from polyleaf.objectives._utils import minimise_base_score
 from polyleaf.runtime.timing import TREES, measure_phase
 from polyleaf.runtime.user_warnings import warn_user
@@ -278,12 +284,13 @@ class BoostingLoop:
         n_complete = first = model.n_rounds
         can_split = self.rounds_without_split < self.max_failed_rounds
         n_rounds = self.settings.boosting.n_estimators if can_split else 0
+        rates_vary = len(set(self.learning_rates.values())) > 1 or LEARNING_RATES in model.metadata
         try:
             for round in range(first, first + n_rounds):
                 stops = [callback.before_iteration(model, round, log) for callback in callbacks]
                 if self._should_stop(any(stops)):
                     break
-                self.learning_rates[round] = model.learning_rate
+                self.learning_rates[round] = rate = model.learning_rate
                 if resume_from is not None and round < n_replayed:
                     goes_on = self.replay_round(resume_from, round)
                 else:
@@ -291,7 +298,9 @@ class BoostingLoop:
                 if self.evaluation is not None:
                     with measure_phase("evaluation"):
                         self.evaluation.update()
-                set_learning_rates(model, self.learning_rates)
+                rates_vary |= rate != self.learning_rates.get(round - 1, rate)
+                if rates_vary:
+                    set_learning_rates(model, self.learning_rates)
                 stops = [callback.after_iteration(model, round, log) for callback in watchers]
                 n_complete = round + 1
                 stops += [callback.after_iteration(model, round, log) for callback in others]

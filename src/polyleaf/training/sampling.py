@@ -120,11 +120,10 @@ class Sampler:
             self._queries = QuerySampler.make(query, self._usable, communicator)
         n = n_rows if self._usable is None else len(self._usable)
         n = n if row_ids is None else row_ids.n
-        samples_features = samples_nodes or settings.colsample_bytree < 1.0
         takes_all = _takes_all(settings, n, layer=0)
-        self.is_random = samples_features or not takes_all
+        self.is_random = samples_nodes or settings.colsample_bytree < 1.0 or not takes_all
         self._takes_all = takes_all and settings.rows_per_layer is None
-        self._is_fixed = not samples_features and self._takes_all
+        self._is_fixed = settings.colsample_bytree >= 1.0 and self._takes_all
         self._fixed_features = (
             sample_features(settings, self._columns, 0) if self._is_fixed else None
         )

@@ -132,8 +132,7 @@ class TreeBuilder:
     def _make_config(self, round: int, outputs: TreeOutputs) -> _core.GrowConfig:
         if self._growth.colsample_bynode >= 1:  # no random numbers, and seeds take time to make
             return self._config
-        sequence = np.random.SeedSequence([self._growth.seed, round, number_tree(outputs)])
-        seed = int(sequence.generate_state(1, np.uint64)[0])
+        seed = derive_seed(self._growth.seed, round, number_tree(outputs))
         return _core.GrowConfig(seed=seed, **self._config_fields)
 
 
