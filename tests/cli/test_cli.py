@@ -281,6 +281,22 @@ def test_numbers_with_separators_and_units_raise(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
+    ("cell", "remedy"),
+    [
+        ("?", "if '?' is a missing value, use --na-values '?'"),
+        ("2024-01-31", "Replace the dates by numbers"),
+        ("5 %", "Write the cells of the file as plain numbers"),
+    ],
+)
+def test_text_in_place_of_numbers_names_a_remedy(tmp_path, capsys, cell, remedy):
+    cells = [cell] + [f"{i}.5" if cell == "?" else cell.replace("5", "6") for i in range(59)]
+    rows = [f"{text},{i}" for i, text in enumerate(cells)]
+    (tmp_path / "x.csv").write_text("\n".join(["x,y", *rows]) + "\n")
+    message = fails(capsys, f"train {tmp_path}/x.csv -t y -m {tmp_path}/m --rounds 2")
+    assert remedy in message and "--drop 'x' leaves the column out" in message
+
+
+@pytest.mark.parametrize(
     ("cells", "message"),
     [
         ("abc", "Column 'w' holds 'a' in row 0, which is not a number"),

@@ -309,6 +309,14 @@ def _print_warning(message: Warning | str, *_: object, **__: object) -> None:
     print_error(f"warning: {message}")
 
 
+# What to do about a `TextColumnError`, by its kind.
+_TEXT_REMEDIES = {
+    "text": "Correct the cell; if {cell!r} is a missing value, use --na-values {cell!r}",
+    "separators": "Use --decimal or --thousands",
+    "date": "Replace the dates by numbers, such as the year, the month and the hour",
+}
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; errors are printed, not raised."""
     try:
@@ -328,9 +336,12 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout = None
         return 1
     except TextColumnError as error:
+        column = error.column.strip("'")
+        remedy = _TEXT_REMEDIES.get(error.kind, "Write the cells of the file as plain numbers")
+        remedy = remedy.format(cell=error.cell)
         return print_error(
-            f"{error.problem} Correct the file, or use --decimal, --thousands or --na-values; if "
-            f"the cells are categories, use --categorical {error.column.strip(chr(39))!r}."
+            f"{error.problem} {remedy}; if the cells are categories, use --categorical {column!r}; "
+            f"--drop {column!r} leaves the column out."
         )
     except (ValueError, OSError, RuntimeError, MemoryError, ImportError) as error:
         return print_error(translate_message(str(error) or type(error).__name__))
