@@ -269,8 +269,8 @@ def is_multilabel(y: Any, missing: str, ranks: Communicator = SINGLE_PROCESS) ->
         raise ValueError(
             "y has several columns with other values than 0 and 1. Several labels per row go into "
             "an indicator matrix of 0 and 1 (sklearn.preprocessing.MultiLabelBinarizer makes one); "
-            "several multiclass targets need one model each "
-            "(sklearn.multioutput.MultiOutputClassifier)."
+            "several columns of classes are tasks of one model, PolyleafMultiTask, which takes y "
+            "as a data frame or a dict of columns."
         )
     check_classification_targets(values)
     return True
