@@ -1,34 +1,41 @@
 """Costs of the exchanges of a fit on Dask: measured here, and predicted for other clusters.
 
 `python scripts/exchange_costs.py` measures exchanges between workers of this machine, compares the
-trees that two workers grow with the prediction, and prints what a large fit costs. The formulas are
-explained in docs/development/scaling.md.
+trees that two workers grow with the prediction, and prints what a large fit costs. A number is the
+number of rows. `--processor-time` measures the time of processors, without waiting, for a machine
+that other programs use. The formulas are explained in docs/development/scaling.md.
 """
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import dask
 import numpy as np
 from distributed import Client, LocalCluster, secede
 
-from polyleaf import PolyleafRegressor
+import polyleaf._core as _core
+from polyleaf import Dataset, PolyleafRegressor, RowData
 from polyleaf.callbacks import Callback
 from polyleaf.dask import DaskPolyleafRegressor
 from polyleaf.dask.communicator import CommunicatorPlugin, DaskCommunicator
+from polyleaf.dask.costs import TreeHistograms
+from polyleaf.estimators.distributed_fit import RowBlocks, fit_rank, plan_shared_fit, read_shard
+from polyleaf.runtime.collective import Buffer, Communicator, IntegerArray
+from polyleaf.runtime.context import Context
 
-TILE_FEATURES, COUNT_BYTES = 8, 4
+read_clock = time.process_time if "--processor-time" in sys.argv else time.perf_counter
 
 
 class Shape(NamedTuple):
-    """A fit by level: rows, features, outputs, bins of a feature, and levels of a tree."""
+    """A fit by level: rows, features, outputs, and levels of a tree."""
 
     n_rows: int
     n_features: int
     n_outputs: int
-    n_bins: int = 256
     depth: int = 6
 
     @property
@@ -37,19 +44,11 @@ class Shape(NamedTuple):
         return 9 + 2 * self.depth
 
     @property
-    def n_histograms(self) -> int:
-        """Number of histograms of a full tree: of the root, and of one of two siblings."""
-        return 2 ** (self.depth - 1)
-
-    @property
-    def histogram_bytes(self) -> int:
-        """Bytes of the sums and counts of a node."""
-        n_features = -(-self.n_features // TILE_FEATURES) * TILE_FEATURES
-        return n_features * self.n_bins * COUNT_BYTES * (self.n_outputs + 1)
-
-    def count_sent_bytes(self, n_workers: int) -> float:
-        """Return the bytes that each worker sends, and receives, for a tree."""
-        return self.n_histograms * self.histogram_bytes * (n_workers - 1) / n_workers
+    def histograms(self) -> TreeHistograms:
+        """Histograms of a full tree."""
+        lanes = _core.channel_lanes(self.n_outputs, "unit", -1)
+        bin_numbers = lanes + (lanes == self.n_outputs)
+        return TreeHistograms(self.n_features, bin_numbers, 2 ** (self.depth - 1))
 
 
 def predict_exchange_seconds(
@@ -57,7 +56,7 @@ def predict_exchange_seconds(
 ) -> tuple[float, float]:
     """Return the seconds of a tree for messages, one to each other worker, and for their bytes."""
     messages = shape.n_exchanges * (n_workers - 1) * seconds_of_a_message
-    return messages, shape.count_sent_bytes(n_workers) / bytes_per_second
+    return messages, shape.histograms.count_sent_bytes(n_workers) / bytes_per_second
 
 
 def exchange(fit_id: str, rank: int, addresses: list[str], n_bytes: int, n: int) -> float:
@@ -66,10 +65,10 @@ def exchange(fit_id: str, rank: int, addresses: list[str], n_bytes: int, n: int)
     communicator = DaskCommunicator(fit_id, rank, addresses)
     blocks = [bytes(n_bytes)] * len(addresses)
     communicator.alltoall(blocks)
-    start = time.perf_counter()
+    start = read_clock()
     for _ in range(n):
         communicator.alltoall(blocks)
-    seconds = (time.perf_counter() - start) / n
+    seconds = (read_clock() - start) / n
     communicator.leave()
     return seconds
 
@@ -93,13 +92,38 @@ class Times(Callback):
     """Notes in the model when rounds have ended: the callback itself stays on a worker."""
 
     def after_iteration(self, model: Any, epoch: int, evals_log: object) -> bool:
-        model.metadata.setdefault("ends", []).append(time.perf_counter())
+        model.metadata.setdefault("ends", []).append(read_clock())
         return False
 
 
-def get_best_seconds(estimator: Any) -> float:
+def get_best_seconds(model: Any) -> float:
     """Return the seconds of the quickest round."""
-    return float(np.min(np.diff(estimator.model_.metadata["ends"])))
+    return float(np.min(np.diff(model.metadata["ends"])))
+
+
+class Mirror(Communicator):
+    """One of two ranks, of which the other has the same rows: it computes, and sends nothing."""
+
+    rank, size = 0, 2
+
+    def alltoall(self, blocks: Sequence[Buffer]) -> list[Buffer]:
+        return [blocks[0], blocks[0]]
+
+    def reduce_scatter(self, shares: Sequence[IntegerArray]) -> IntegerArray:
+        shares[0][...] += shares[0].copy()
+        return shares[0]
+
+
+def measure_computing(estimator: Any, X: np.ndarray, Y: np.ndarray) -> float:
+    """Return the seconds that one of two ranks computes for a tree."""
+    ranks, blocks = Mirror(), RowBlocks([len(X)] * 2, [0])
+    run, shard = read_shard(estimator, RowData(Y), None, (), ranks, blocks)
+    workers = Context(1, ranks)
+    shared = plan_shared_fit(estimator, run, (), workers)
+    dataset = Dataset(X, n_jobs=1)
+    return get_best_seconds(
+        fit_rank(estimator, shared, shard, dataset, workers, callbacks=[Times()]).model
+    )
 
 
 def make_part(i: int, n_rows: int, shape: Shape) -> tuple[np.ndarray, np.ndarray]:
@@ -111,7 +135,8 @@ def make_part(i: int, n_rows: int, shape: Shape) -> tuple[np.ndarray, np.ndarray
 
 
 def main() -> None:
-    shape = Shape(1_600_000, 48, 8)
+    sizes = [int(argument) for argument in sys.argv if argument.isdigit()]
+    shape = Shape(sizes[0] if sizes else 1_600_000, 48, 8)
     parameters = {
         "n_estimators": 12,
         "max_depth": shape.depth,
@@ -119,9 +144,10 @@ def main() -> None:
         "n_jobs": 1,
         "random_state": 0,
     }
-    half = PolyleafRegressor(**parameters)
-    half.fit(*make_part(0, shape.n_rows // 2, shape), callbacks=[Times()])
-    alone = get_best_seconds(half)
+    rows = make_part(0, shape.n_rows // 2, shape)
+    half = PolyleafRegressor(**parameters).fit(*rows, callbacks=[Times()])
+    alone = get_best_seconds(half.model_)
+    computing = measure_computing(PolyleafRegressor(**parameters), *rows)
     whole = PolyleafRegressor(**parameters | {"n_jobs": 2})
     whole.fit(*make_part(0, shape.n_rows, shape), callbacks=[Times()])
     for n_workers in (2, 4):
@@ -131,7 +157,7 @@ def main() -> None:
         ):
             client.register_plugin(CommunicatorPlugin())
             message = measure_exchange(client, 320, 200) / (n_workers - 1)
-            n_bytes = shape.histogram_bytes // n_workers * 4
+            n_bytes = shape.histograms.histogram_bytes // n_workers
             seconds = measure_exchange(client, n_bytes, 20) / (n_workers - 1)
             speed = n_bytes / (seconds - message)
             print(f"{n_workers} workers: {1e3 * message:.2f} ms a message, {speed / 1e9:.2f} GB/s")
@@ -141,22 +167,26 @@ def main() -> None:
             X, Y = [part[0] for part in parts], [part[1] for part in parts]
             model = DaskPolyleafRegressor(client=client, **parameters)
             model.fit(X, Y, callbacks=[Times()])
-            predicted = alone + sum(predict_exchange_seconds(shape, 2, message, speed))
+            print(model.costs_)
+            exchanging = predict_exchange_seconds(shape, 2, message, speed)
+            seconds = [alone, get_best_seconds(whole.model_), computing, *exchanging]
+            seconds += [computing + sum(exchanging), get_best_seconds(model.model_)]
             print(
-                f"a tree: half of the rows, one thread {1e3 * alone:.0f} ms; all rows, two threads "
-                f"{1e3 * get_best_seconds(whole):.0f} ms; two workers: predicted "
-                f"{1e3 * predicted:.0f} ms, measured {1e3 * get_best_seconds(model):.0f} ms"
+                "a tree: half of the rows, one thread {:.0f} ms; all rows, two threads {:.0f} ms; "
+                "two workers: {:.0f} ms of computing, {:.0f} ms for messages, {:.0f} ms for bytes: "
+                "predicted {:.0f} ms, measured {:.0f} ms".format(*(1e3 * s for s in seconds))
             )
     large = Shape(1_000_000_000, 100, 16)
-    # Histograms of a cell take time in proportion to the channels.
-    cell = alone / (shape.n_rows / 2 * shape.n_features) * (17 / 9)
+    # Histograms of a cell take time in proportion to the numbers of a bin.
+    ratio = large.histograms.bin_numbers / shape.histograms.bin_numbers
+    cell = alone / (shape.n_rows / 2 * shape.n_features) * ratio
     for n_workers in (1, 4, 16, 64, 256):
         messages, transfer = predict_exchange_seconds(large, n_workers, 0.4e-3, 1.25e9)
         threads = 16 * n_workers
         computed = cell * large.n_rows * large.n_features / threads
         print(
             f"{n_workers} machines: {computed:.2f} s of computing, {messages:.2f} s for messages, "
-            f"{transfer:.2f} s for {large.count_sent_bytes(n_workers) / 1e6:.0f} MB"
+            f"{transfer:.2f} s for {large.histograms.count_sent_bytes(n_workers) / 1e6:.0f} MB"
         )
 
 

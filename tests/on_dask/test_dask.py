@@ -809,3 +809,34 @@ def test_initial_models_of_frames(client, init):
     local = PolyleafRegressor(**parameters).fit(X, y)
     lazy, lazy_y = (dd.from_pandas(part, npartitions=4, sort=False) for part in (X, y))
     assert_same_model(DaskPolyleafRegressor(client=client, **parameters).fit(lazy, lazy_y), local)
+
+
+def test_costs_are_planned_and_measured(client):
+    """Stumps send the histogram that was planned, and a few sums."""
+    X = np.random.default_rng(0).permuted(np.repeat(np.arange(1024.0)[:, None], 24, axis=1), axis=0)
+    Y = np.sin(X[:, :3] / 50)
+    lazy = [each.persist() for each in chunked(X, Y, rows=100)]
+    parameters = {"n_estimators": 60, "max_depth": 1, "max_leaves": None, "random_state": 0}
+    model = DaskPolyleafRegressor(client=client, **parameters)
+    plan = model.plan(*lazy)
+    assert not hasattr(model, "costs_") and not plan.measured
+    model.fit(*lazy)
+    assert model.model_.forest.tree(59).n_leaves == 2
+    for costs in (plan.planned, model.costs_.planned, model.costs_.measured):
+        assert sum(each.n_rows for each in costs) == 1024
+        assert sorted(i for each in costs for i in each.partitions) == list(range(11))
+    assert sum(each.data_bytes for each in plan.planned) == X.nbytes
+    planned, measured = plan.planned[0].sent_bytes, model.costs_.measured[0].sent_bytes
+    assert planned == 24 * 256 * 4 * 4 * 2 / 3
+    assert planned < measured < 1.1 * planned
+    assert all(each.peak_bytes > 0 for each in (*plan.planned, *model.costs_.measured))
+    table = str(model.costs_)
+    assert table.count("planned") == table.count("measured") == 3 and "rows" in table
+    qid = np.arange(1024) // 8
+    ranker = DaskRanker(client=client, **parameters)
+    lazy_qid = da.from_array(qid, chunks=100)
+    assert len(ranker.plan(lazy[0], da.floor(abs(lazy[1])), qid=lazy_qid).planned) == 3
+    sparse = DaskPolyleafClassifier(client=client, leaf="sparse", **SMALL)
+    labels = few_labels()
+    parts = [split_delayed(each, [0, 100, N]) for each in labels[:2]]
+    assert "MB" in str(sparse.plan(*parts))

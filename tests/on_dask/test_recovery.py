@@ -265,7 +265,23 @@ def test_partitions_of_a_closing_worker_move_to_others():
         ("", {}),
     ):
         client = _ClosingClient(closing="closing_gracefully", **dict.fromkeys(names, "running"))
-        assert driver._assign_partitions(client, codes) == expected
+        assert driver._assign_partitions(client, codes, [1] * 5) == expected
+
+
+@pytest.mark.parametrize(
+    ("held", "sizes", "expected"),
+    [
+        ("aabb", [5, 5, 5, 5], {"a": [0, 1], "b": [2, 3]}),
+        ("aaab", [5, 5, 5, 5], {"a": [0, 1], "b": [2, 3]}),
+        ("aaaa", [1, 1, 1, 3], {"a": [3], "b": [0, 1, 2]}),
+        ("bbba", [100, 2, 2, 100], {"a": [3], "b": [0, 1, 2]}),
+    ],
+)
+def test_partitions_stay_unless_a_worker_would_have_more_rows(held, sizes, expected):
+    client = _ClosingClient(a="running", b="running")
+    client.who_has = lambda futures: {part.key: [held[int(part.key)]] for part in futures}
+    codes = [_Key(str(i)) for i in range(4)]
+    assert driver._assign_partitions(client, codes, sizes) == expected
 
 
 class _LostFuture:
@@ -288,7 +304,7 @@ class _NoWorkers:
 
 
 def make_loop(client):
-    return driver.RetryLoop(driver.Retries(client, 3, TIMEOUT, []), None, [], [])
+    return driver.RetryLoop(driver.Retries(client, 3, TIMEOUT, []), None, [], [], [])
 
 
 def test_lost_result_is_not_waited_for():

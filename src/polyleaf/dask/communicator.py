@@ -252,11 +252,13 @@ class DaskCommunicator(Communicator):
         self._fit = fit
         self._addresses = list(addresses)
         self._step = 0
+        self.sent_bytes = 0
         self._plugin.start(fit)
 
     def alltoall(self, blocks: Sequence[Buffer]) -> list[Buffer]:
         self._check_cancelled()
         self._step += 1
+        self.sent_bytes += sum(map(len, blocks)) - len(blocks[self.rank])
         return sync(
             self._loop,
             self._plugin.exchange,

@@ -20,11 +20,13 @@ import dask.array as da
 import numpy as np
 from dask.base import is_dask_collection
 from dask.delayed import Delayed
+from dask.sizeof import sizeof
 from distributed import Client, Future, Worker, wait
 
 from polyleaf.binned_data.binning import BinMapper
 from polyleaf.binned_data.partitions import merge_summaries
 from polyleaf.dask.communicator import CommunicatorPlugin
+from polyleaf.dask.costs import FitCosts, TreeHistograms, WorkerCosts, predict_training_bytes
 from polyleaf.dask.worker import (
     COPY_SECONDS,
     FitResult,
@@ -32,6 +34,7 @@ from polyleaf.dask.worker import (
     PlannedFit,
     bin_partition,
     calibrate,
+    count_binned_rows,
     derive,
     encode_partition,
     fit_initial,
@@ -56,6 +59,7 @@ from polyleaf.training.auto_rounds import MAX_ROWS
 from polyleaf.training.distributed import can_replay
 from polyleaf.training.quality import drop_linear
 from polyleaf.training.refit import KnownTrees
+from polyleaf.user_data.read_target import count_columns
 
 if TYPE_CHECKING:
     from polyleaf.callbacks import Callback
@@ -206,7 +210,9 @@ def _count_rows(values: Any) -> int:
 
 _POLL_SECONDS = 0.5
 _END_SECONDS = 30.0  # for ranks to return what they have after an attempt was ended
-_MAX_IMBALANCE = 1.5  # partitions of a rank relative to the mean, above which some are moved
+# Rows of a rank relative to the mean, above which partitions are moved: all ranks wait for the
+# largest in every round, but a partition is moved once.
+_MAX_IMBALANCE = 1.05
 
 
 class LazyEvalSet(NamedTuple):
@@ -238,7 +244,7 @@ def fit(
     eval_sets: Sequence[LazyEvalSet] = (),
     callbacks: Sequence[Callback] = (),
     init_model: object = None,
-) -> tuple[FitResult, list[Restart]]:
+) -> tuple[FitResult, list[Restart], FitCosts]:
     """Train on the workers of a cluster."""
     # A cluster that scales up from nothing is waited for without limit.
     seconds = wait_for_workers if _list_running(client) else math.inf
@@ -246,7 +252,8 @@ def fit(
         restarts = _register_plugin(client, max_restarts)
         retries = Retries(client, max_restarts, wait_for_workers, restarts)
         prepared = _prepare(retries, estimator, data, eval_sets, init_model, callbacks, seconds)
-        return _train(retries, estimator, prepared, callbacks), restarts
+        result, costs = _train(retries, estimator, prepared, callbacks)
+        return result, restarts, costs
     except CancelledError as error:
         if client.status != "running":
             raise
@@ -254,6 +261,16 @@ def fit(
             "Data were lost with a worker and cannot be computed again, since they were put there "
             "with client.scatter. Pass data from files, or data in memory."
         ) from error
+
+
+def plan_costs(
+    client: Client, estimator: PolyleafEstimator, lazy_data: LazyData, wait_for_workers: float
+) -> FitCosts:
+    """Plan the costs of a fit, which is not trained."""
+    retries = Retries(client, 0, wait_for_workers, _register_plugin(client, 0))
+    data = lazy_data.submit(client, wait_for_workers)
+    planned = _plan(retries, estimator, data, BinMapper(estimator.max_bins), None, (), False)
+    return FitCosts(_plan_costs(client, data, planned), [])
 
 
 def _register_plugin(client: Client, max_restarts: int) -> list[Restart]:
@@ -312,6 +329,7 @@ class PreparedPartitions(NamedTuple):
     shards: list[Future]
     eval_sets: list[Future]
     row_data: dict[str, list[Future]]  # what the user passed, for a fit that is cross-fitted
+    costs: list[WorkerCosts]
 
 
 def _prepare(
@@ -336,8 +354,9 @@ def _prepare(
     sizes, starts = data.sizes, list(itertools.accumulate(data.sizes, initial=0))[:-1]
     new_mapper = BinMapper(estimator.max_bins, random_state=0)
     fit = estimator, data, new_mapper
-    planned = submit(_identity, _plan(retries, *fit, init_model, callbacks, bool(eval_sets)))
-    shared: SharedFit = fetch(submit(attrgetter("shared"), planned))
+    planned_fit = _plan(retries, *fit, init_model, callbacks, bool(eval_sets))
+    costs = _plan_costs(client, data, planned_fit)
+    shared, planned = planned_fit.shared, submit(_identity, planned_fit)
     initial, scores = None, [None] * len(sizes)
     if fetch(submit(needs_initial_fit, estimator, init_model, callbacks)):
         if sum(sizes) > MAX_ROWS:
@@ -405,7 +424,7 @@ def _prepare(
         if future.status == "error":
             future.result()
     row_data = data.rows if shared.is_cross_fitted else {}
-    return PreparedPartitions(shared, mappers, codes, shards, binned_sets, row_data)
+    return PreparedPartitions(shared, mappers, codes, shards, binned_sets, row_data, costs)
 
 
 def _get_part(parts: Sequence[Sequence[object]], kind: int, i: int) -> object:
@@ -449,7 +468,30 @@ def _plan(
         rows = _get_rows(estimator, data, mapper, share)
         return (plan_on_rank, *rows, init_model, list(callbacks), has_evaluation)
 
-    return RetryLoop(retries, make_rank, data.rows["target"], needed).run()
+    return RetryLoop(retries, make_rank, data.rows["target"], data.sizes, needed).run()
+
+
+def _measure_bytes(values: object) -> int:
+    return int(sizeof(values))  # as sent, the dispatcher would have lost the sizes of arrays
+
+
+def _plan_costs(client: Client, data: DataFutures, planned: PlannedFit) -> list[WorkerCosts]:
+    """Return the costs of each worker that trains where X lies."""
+    settings, columns = planned.shared.run.settings, planned.columns
+    n_features = client.submit(count_columns, data.X[0], pure=False).result()
+    data_bytes = client.gather(client.map(_measure_bytes, data.X, pure=False))
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    shares, costs = _assign_partitions(client, data.X, data.sizes), []
+    for address, share in shares.items():
+        n_rows, sent_bytes, peak_bytes = sum(data.sizes[i] for i in share), None, None
+        if columns is not None:
+            tree = TreeHistograms.from_settings(n_features, columns, settings)
+            sent_bytes = columns.trees_per_round * tree.count_sent_bytes(len(shares))
+            peak_bytes = workers[address]["metrics"]["memory"]
+            peak_bytes += predict_training_bytes(n_rows, n_features, columns, settings)
+        sizes = sum(data_bytes[i] for i in share), sent_bytes, peak_bytes
+        costs.append(WorkerCosts(address, share, n_rows, *sizes))
+    return costs
 
 
 def _train(
@@ -457,8 +499,8 @@ def _train(
     estimator: PolyleafEstimator,
     prepared: PreparedPartitions,
     callbacks: Sequence[Callback],
-) -> FitResult:
-    shared, mappers, codes, shards, eval_sets, row_data = prepared
+) -> tuple[FitResult, FitCosts]:
+    shared, mappers, codes, shards, eval_sets, row_data, planned = prepared
 
     def make_rank(rank: int, share: Sequence[int], resume_from: Model | None) -> tuple[Any, ...]:
         return (
@@ -471,19 +513,25 @@ def _train(
             eval_sets if rank == 0 else [],
             list(callbacks) if rank == 0 else [],
             resume_from,
+            share,
         )
 
     needed = [*codes, *shards, *eval_sets, *mappers]
-    loop = RetryLoop(retries, make_rank, codes, needed, can_replay(shared.run.settings))
+    counted = retries.client.map(count_binned_rows, codes, pure=False)
+    _wait_for(retries.client, counted, retries.wait_for_workers)
+    sizes = retries.client.gather(counted)
+    replays = can_replay(shared.run.settings)
+    loop = RetryLoop(retries, make_rank, codes, sizes, needed, replays)
     result: FitResult = loop.run()
+    costs = FitCosts(planned, result.costs)
     if not shared.calibrates(estimator):
-        return result
+        return result, costs
     parts = (codes, shards) if shared.is_cross_fitted else (codes[:1], shards[:1])
     future = retries.client.submit(
         calibrate, estimator, shared, mappers, *parts, row_data, eval_sets, result, pure=False
     )
     _wait_for(retries.client, [future], retries.wait_for_workers)
-    return result._replace(model=future.result())
+    return result._replace(model=future.result()), costs
 
 
 # --- attempts ------------------------------------------------------------------------------------
@@ -506,6 +554,7 @@ class RetryLoop:
     # `make_rank(rank, share, resume_from)` returns the function that a rank runs and its arguments
     make_rank: Callable[[int, list[int], Model | None], tuple[Any, ...]]
     parts: list[Future]  # the partitions, which are shared between ranks
+    sizes: list[int]  # their numbers of rows
     needed: list[Future]
     replays: bool = False  # whether rounds that are complete need not be trained again
     resume_from: Model | None = None
@@ -542,7 +591,7 @@ class RetryLoop:
         seen_at : float
             When the loss was noticed.
         """
-        shares = _assign_partitions(self.client, self.parts)
+        shares = _assign_partitions(self.client, self.parts, self.sizes)
         addresses = list(shares)
         fit_id, seen_at = uuid.uuid4().hex, time.monotonic()
         ranks = {
@@ -669,17 +718,25 @@ class RetryLoop:
                 self.resume_from = model
 
 
-def _assign_partitions(client: Client, codes: list[Future]) -> dict[str, list[int]]:
-    """Assign partitions to ranks: to the workers that hold them, unless these have far too many."""
-    holders = client.who_has(codes)
+def _assign_partitions(
+    client: Client, parts: list[Future], sizes: Sequence[int]
+) -> dict[str, list[int]]:
+    """Assign partitions to ranks: to the workers that hold them, unless these have too many rows.
+
+    `sizes`: numbers of rows.
+    """
+    holders = client.who_has(parts)
     shares: dict[str, list[int]] = {address: [] for address in _list_running(client)}
     if not shares:
         return {}
-    limit = math.ceil(_MAX_IMBALANCE * len(codes) / len(shares))
-    for i, future in enumerate(codes):
-        local = [a for a in holders[future.key] if a in shares and len(shares[a]) < limit]
-        shares[min(local or shares, key=lambda address: len(shares[address]))].append(i)
-    return {address: share for address, share in shares.items() if share}
+    rows = dict.fromkeys(shares, 0)
+    limit = _MAX_IMBALANCE * sum(sizes) / len(shares)
+    for i in sorted(range(len(parts)), key=lambda i: -sizes[i]):  # the largest first
+        local = [a for a in holders[parts[i].key] if a in rows and rows[a] + sizes[i] <= limit]
+        address = min(local or rows, key=lambda address: rows[address])
+        shares[address].append(i)
+        rows[address] += sizes[i]
+    return {address: sorted(share) for address, share in shares.items() if share}
 
 
 def _list_running(client: Client) -> list[str]:

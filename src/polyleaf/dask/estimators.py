@@ -17,7 +17,8 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from polyleaf.dask.driver import LazyData, LazyEvalSet, Restart, align, fit, is_lazy
+from polyleaf.dask.costs import FitCosts
+from polyleaf.dask.driver import LazyData, LazyEvalSet, Restart, align, fit, is_lazy, plan_costs
 from polyleaf.estimators._fitting import replace_refitted_model, store_result
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.classifier import PolyleafClassifier
@@ -149,7 +150,7 @@ class _DaskEstimator(BaseEstimator):
         ]
         self._local._validate_params()
         with _use_client(self.client) as client:
-            result, self.restarts_ = fit(
+            result, self.restarts_, self.costs_ = fit(
                 client,
                 self._local,
                 LazyData(X, rows),
@@ -206,7 +207,7 @@ class _DaskEstimator(BaseEstimator):
         local = copy.copy(self.to_local())
         check_decay_rate(decay_rate)
         with _use_client(self.client) as client:
-            result, self.restarts_ = fit(
+            result, self.restarts_, self.costs_ = fit(
                 client,
                 local,
                 LazyData(X, rows),
@@ -220,6 +221,43 @@ class _DaskEstimator(BaseEstimator):
         return self
 
     restarts_: list[Restart]
+    costs_: FitCosts
+
+    def plan(
+        self,
+        X: DataLike | None,
+        y: DataLike | None,
+        sample_weight: DataLike | None = None,
+        *,
+        qid: Any = None,
+        offset: DataLike | None = None,
+        wait_for_workers: float = 10.0,
+    ) -> FitCosts:
+        """Plan a fit without training: `print` shows partitions, bytes and memory of each worker.
+
+        X and y are computed on the cluster, as for `fit`; persist them to compute them once.
+
+        Parameters
+        ----------
+        X, y, sample_weight, qid, offset, wait_for_workers
+            As in `fit`. Only rankers have `qid`.
+
+        Returns
+        -------
+        FitCosts
+            Planned costs; `costs_` has the measured ones as well, after `fit`.
+
+        Raises
+        ------
+        ValueError
+            If partitions do not match, or data or parameters are invalid or not supported with
+            several workers.
+        """
+        X, qid = _separate_column(X, qid)
+        data = LazyData(X, RowData(y, sample_weight, offset, query=qid))
+        self._local._validate_params()
+        with _use_client(self.client) as client:
+            return plan_costs(client, self._local, data, wait_for_workers)
 
     def to_local(self) -> Any:
         """Return the fitted local estimator, as if it had been fitted on all rows.
@@ -341,6 +379,8 @@ class DaskPolyleafRegressor(_DaskEstimator):
     ----------
     restarts_ : list of polyleaf.dask.driver.Restart
         Restarts after the loss of workers.
+    costs_ : polyleaf.dask.costs.FitCosts
+        Planned and measured costs of each worker; `print` shows them.
     model_, evals_result_, ...
         Attributes of the fitted local estimator.
     """
@@ -363,6 +403,8 @@ class DaskPolyleafClassifier(_DaskEstimator):
     ----------
     restarts_ : list of polyleaf.dask.driver.Restart
         Restarts after the loss of workers.
+    costs_ : polyleaf.dask.costs.FitCosts
+        Planned and measured costs of each worker; `print` shows them.
     classes_, model_, evals_result_, ...
         Attributes of the fitted local estimator.
     """
@@ -418,6 +460,8 @@ class DaskPolyleafRanker(_DaskEstimator):
     ----------
     restarts_ : list of polyleaf.dask.driver.Restart
         Restarts after the loss of workers.
+    costs_ : polyleaf.dask.costs.FitCosts
+        Planned and measured costs of each worker; `print` shows them.
     model_, evals_result_, ...
         Attributes of the fitted local estimator.
     """

@@ -23,6 +23,7 @@ from polyleaf.binned_data.partitions import PartitionSummary, summarise_partitio
 from polyleaf.binned_data.random_rows import draw_ids
 from polyleaf.callbacks import Callback
 from polyleaf.dask.communicator import DaskCommunicator
+from polyleaf.dask.costs import WorkerCosts, measure_peak_bytes
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.distributed_fit import (
     InitialFit,
@@ -51,6 +52,7 @@ from polyleaf.runtime.types import DataLike
 from polyleaf.training.derived_columns import derive_columns
 from polyleaf.training.evaluation import EvalSet, name_eval_set
 from polyleaf.training.initial_scores import compute_scores
+from polyleaf.training.memory_usage import ColumnCounts, count_columns
 from polyleaf.training.training_run import TrainingData, TrainingRun
 from polyleaf.user_data.feature_table import CategoryColumn
 from polyleaf.user_data.features import read_features
@@ -109,6 +111,7 @@ class PlannedFit(NamedTuple):
 
     shared: SharedFit
     results: list[Any]  # of a `RecordingCommunicator`, with which partitions are encoded
+    columns: ColumnCounts | None  # numbers per row in training; None for sparse targets
 
 
 class FitResult(NamedTuple):
@@ -118,6 +121,7 @@ class FitResult(NamedTuple):
     evals_log: EvalsLog
     outputs_log: OutputsLog
     learning_rates: dict[int, float]
+    costs: list[WorkerCosts]  # of each rank, as measured
 
 
 class InterruptedFit(NamedTuple):
@@ -146,8 +150,12 @@ def plan_fit(
             _name_partition(error, estimator, rows, blocks, init_model)
         raise
     workers = Context(get_worker().state.nthreads, communicator)
+    columns = None
+    if not run.settings.has_sparse_targets:
+        n_targets, bound = run.target.values[0].size, run.objective.bind(run.rows)
+        columns = count_columns(bound, run.settings, n_targets)
     shared = plan_shared_fit(estimator, run, callbacks, workers, has_evaluation)
-    return PlannedFit(shared, recorder.results)
+    return PlannedFit(shared, recorder.results, columns)
 
 
 _ROW_PLACE = re.compile(r"\b[Rr]ow \d|\[\d")
@@ -282,6 +290,11 @@ def bin_partition(X: DataLike, mapper: BinMapper, keep_features: bool) -> Binned
     indices = mapper.high_cardinality_features_
     columns = [column for column in table.categories if column.feature in indices]
     return BinnedRows(mapper.transform(table, 1), features, columns)
+
+
+def count_binned_rows(rows: BinnedRows) -> int:
+    """Return the number of rows of a partition."""
+    return int(rows.codes.shape[1])
 
 
 def derive(
@@ -483,9 +496,13 @@ def train_on_rank(
     eval_sets: Sequence[EvalSet],
     callbacks: Sequence[Callback],
     resume_from: Model | None,
+    share: Sequence[int],
     *rank: Any,
 ) -> object:
-    """Train on some partitions, together with the other ranks; `rank`: as for `plan_on_rank`."""
+    """Train on some partitions, together with the other ranks.
+
+    `share`: numbers of these partitions. `rank`: as for `plan_on_rank`.
+    """
     progress = ProgressCallback()
 
     def work(communicator: DaskCommunicator) -> FitResult:
@@ -503,6 +520,10 @@ def train_on_rank(
             callbacks=[*callbacks, progress],
             resume_from=resume_from,
         )
-        return FitResult(run.model, run.evals_log, run.outputs_log, run.learning_rates)
+        sent_bytes = communicator.sent_bytes / max(1, run.model.n_rounds)
+        sizes = run.target.n_rows, None, sent_bytes, measure_peak_bytes()
+        cost = WorkerCosts(get_worker().address, share, *sizes)
+        costs = communicator.allgather_objects(cost)
+        return FitResult(run.model, run.evals_log, run.outputs_log, run.learning_rates, costs)
 
     return run_rank(work, progress, *rank)

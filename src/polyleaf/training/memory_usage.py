@@ -34,6 +34,7 @@ class ColumnCounts(NamedTuple):
     hessians: int
     sketched: int  # 0: no sketch
     lanes: int
+    bin_numbers: int  # per bin of a histogram: sums and the number of rows, padded
     goals: int  # of a ranking; 0: there are no queries
     trees_per_round: int
 
@@ -59,13 +60,17 @@ def count_columns(bound: BoundObjective, settings: TrainConfig, n_targets: int) 
     keeps_hessian = h_columns is None or (sketch is None and summed > 1)
     used_columns = h_columns if keeps_hessian else 1
     kind = resolve_hessian_kind(settings.hessian.hessian, used_columns, summed)
+    lanes = _core.channel_lanes(summed, "unit" if kind == "none" else kind, leaf.gain_regressors)
+    pairs = summed * (summed + 1) // 2
+    n_hessian = {"none": 0, "shared": 1, "diagonal": summed, "full": pairs}[kind]
     return ColumnCounts(
         targets=n_targets,
         scores=scores,
         hessians=(h_columns or 0) + full_columns,
         sketched=0 if sketch is None else summed,
         goals=0 if bound.rows.query is None else bound.rows.target.shape[1],
-        lanes=_core.channel_lanes(summed, "unit" if kind == "none" else kind, leaf.gain_regressors),
+        lanes=lanes,
+        bin_numbers=lanes + (summed + n_hessian == lanes),  # without a lane to spare
         trees_per_round=len(groups),
     )
 

@@ -1,0 +1,133 @@
+"""Costs of a fit on the workers of a cluster: planned from sizes, and measured.
+
+The formulas are explained in docs/development/scaling.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import psutil
+
+from polyleaf.settings.train_config import TrainConfig
+from polyleaf.training.memory_usage import ColumnCounts, histogram_bytes, row_bytes, tree_bytes
+
+_TILE_FEATURES, _BINS, _NUMBER_BYTES = 8, 256, 4
+
+
+class TreeHistograms(NamedTuple):
+    """Histograms that the workers sum for a full tree."""
+
+    n_features: int
+    bin_numbers: int  # numbers per bin: sums and the number of rows, padded
+    n_histograms: int  # of the root, and of one of two siblings
+
+    @classmethod
+    def from_settings(
+        cls, n_features: int, columns: ColumnCounts, settings: TrainConfig
+    ) -> TreeHistograms:
+        """Return the histograms of the largest tree that the parameters allow."""
+        leaves = min(
+            settings.growth.max_leaves or 2**31, 2 ** min(31, settings.growth.max_depth or 31)
+        )
+        by_level = 2 ** (min(31, settings.growth.max_depth or 31) - 1)
+        return cls(n_features, columns.bin_numbers, max(1, min(by_level, leaves - 1)))
+
+    @property
+    def histogram_bytes(self) -> int:
+        """Bytes of the sums and counts of a node."""
+        n_features = -(-self.n_features // _TILE_FEATURES) * _TILE_FEATURES
+        return n_features * _BINS * _NUMBER_BYTES * self.bin_numbers
+
+    def count_sent_bytes(self, n_workers: int) -> float:
+        """Return the bytes that each worker sends, and receives, for the tree."""
+        return self.n_histograms * self.histogram_bytes * (n_workers - 1) / n_workers
+
+
+class WorkerCosts(NamedTuple):
+    """Costs of one worker.
+
+    Attributes
+    ----------
+    address : str
+    partitions : sequence of int
+        Partitions that the worker trains on, among those that have rows.
+    n_rows : int
+    data_bytes : int or None
+        Bytes of X of these partitions; None in measured costs.
+    sent_bytes : float or None
+        Bytes that the worker sends in a round. None: not predicted, for sparse targets.
+    peak_bytes : int or None
+        Largest memory of the process, with what it held before.
+    """
+
+    address: str
+    partitions: Sequence[int]
+    n_rows: int
+    data_bytes: int | None
+    sent_bytes: float | None
+    peak_bytes: int | None
+
+
+@dataclass(frozen=True)
+class FitCosts:
+    """Planned and measured costs of the workers of a fit; `print` shows a table.
+
+    Attributes
+    ----------
+    planned, measured : list of WorkerCosts
+        Costs of each worker; `measured` is empty before the fit.
+    """
+
+    planned: list[WorkerCosts]
+    measured: list[WorkerCosts]
+
+    def __str__(self) -> str:
+        titles = "worker", "partitions", "rows", "X", "sent a round", "peak memory"
+        lines: list[tuple[str, ...]] = [("", *titles)]
+        for kind, costs in (("planned", self.planned), ("measured", self.measured)):
+            for each in costs:
+                sizes = each.data_bytes, each.sent_bytes, each.peak_bytes
+                parts = f"{len(each.partitions)}: {_shorten(each.partitions)}"
+                cells = kind, each.address, parts, f"{each.n_rows:,}"
+                lines.append((*cells, *map(_format_bytes, sizes)))
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join(
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            for line in lines
+        )
+
+
+def _shorten(numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, numbers[:4]))
+    return f"{shown}, ..." if len(numbers) > 4 else shown
+
+
+def _format_bytes(size: float | None) -> str:
+    return "" if size is None else f"{size / 1e6:,.1f} MB"
+
+
+def predict_training_bytes(
+    n_rows: int, n_features: int, columns: ColumnCounts, settings: TrainConfig
+) -> int:
+    """Return the bytes that a worker needs to train on some rows, beyond X and y."""
+    row = sum(row_bytes(n_features, columns, settings))
+    # The partitions keep their codes, which are joined for the training.
+    return (
+        n_rows * (row + 2 * n_features)
+        + histogram_bytes(n_rows, n_features, columns, settings)
+        + tree_bytes(columns, settings)
+    )
+
+
+def measure_peak_bytes() -> int:
+    """Return the largest memory that this process has had."""
+    info = psutil.Process().memory_info()
+    if hasattr(info, "peak_wset"):  # Windows
+        return int(info.peak_wset)
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak if psutil.MACOS else 1024 * peak)
