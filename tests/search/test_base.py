@@ -114,8 +114,26 @@ def test_failed_candidates_have_an_error():
 
 
 def test_tiny_time_limit_gives_a_fitted_estimator():
-    model = PolyleafRegressorCV(time_limit=1e-3).fit(*REGRESSION)
-    assert model.best_params_["n_estimators"] < 100 and len(model.leaderboard_) == 1
+    with pytest.warns(UserWarning, match="ended early"):
+        model = PolyleafRegressorCV(time_limit=1e-3).fit(*REGRESSION)
+    assert model.n_iter_ < 100 and len(model.leaderboard_) == 1
+
+
+@pytest.mark.parametrize(
+    ("search", "data", "own"),
+    [
+        (PolyleafRegressorCV, REGRESSION, {}),
+        (PolyleafRegressorCV, REGRESSION, {"max_leaves": 4, "metric": "mae", "time_limit": 10**4}),
+        (PolyleafClassifierCV, CLASSIFICATION, {"leaf": "constant", "learning_rate": 0.3}),
+    ],
+)
+def test_first_candidate_is_the_estimator_as_it_is_without_a_search(search, data, own):
+    model = search(n_candidates=1, n_jobs=1, cv=2, random_state=0, **own).fit(*data)
+    assert model.best_params_["n_estimators"] is None
+    plain = get_base_class(model)(**model.best_params_, n_jobs=1).fit(*data)
+    assert plain.model_.equals(model.model_)
+    assert model.best_params_.get("eval_metric") == own.get("metric")
+    assert model.best_score_ == model.leaderboard_[0]["score"]
 
 
 @pytest.mark.parametrize("n_jobs", [1, 3])
@@ -371,8 +389,9 @@ def test_sklearn(estimator, check):
 def test_user_parameters_apply_to_the_final_fit(own):
     search = PolyleafRegressorCV(time_limit=10_000, n_candidates=3, n_jobs=1, cv=2, **own)
     search.fit(*REGRESSION)
-    assert search.best_params_["n_estimators"] == search.leaderboard_[0]["n_estimators"]
-    assert search.best_params_["n_estimators"] <= own.get("n_estimators", np.inf)
+    rounds = search.leaderboard_[0]["n_estimators"]
+    assert search.best_params_["n_estimators"] == (rounds if "n_estimators" in own else None)
+    assert rounds <= own.get("n_estimators", np.inf)
     assert search.best_params_.get("learning_rate", 0.1) in (0.05, 0.1, own.get("learning_rate"))
 
 

@@ -39,6 +39,7 @@ from polyleaf.search.successive_halving import (
     Budget,
     FinalFit,
     FinalFitTimeout,
+    SpentTime,
     SuccessiveHalving,
     TrialStopper,
 )
@@ -90,7 +91,8 @@ _Class = TypeVar("_Class", bound=type)
 _ATTRIBUTES = """
 best_params_ : dict
     Parameters of the best candidate, `n_estimators` and those set on the search included. The
-    plain estimator with these parameters, fitted on the same data, is the same model.
+    plain estimator with these parameters, fitted on the same data, is the same model. None for
+    `n_estimators`: the defaults are best, with the rounds and members that held-out rows choose.
 best_score_ : float
     Its score: the mean over the folds.
 cv_results_ : dict
@@ -249,8 +251,8 @@ class SearchMixin(_Base):
             self.ensemble or 1,
             print if is_verbose else lambda line: None,
             rates,
-            dataset.n_rows,
             n_parallel,
+            self.n_estimators is None,
         )
         propose = self._make_proposer(target, dataset.features is not None, seed)
         was_interrupted = self._run_search(search, propose)
@@ -330,6 +332,11 @@ class SearchMixin(_Base):
     def _learning_rates(self) -> LearningRates:
         is_free = not {"learning_rate", "n_estimators"} & self._fixed_parameters().keys()
         return LearningRates(self.learning_rate or DEFAULTS["learning_rate"], is_free)
+
+    def _finds_rounds(self, parameters: Parameters) -> bool:
+        """Return whether held-out rows choose the number of rounds and the members of a candidate:
+        whether it is the estimator as it is without a search."""
+        return not parameters and self.n_estimators is None
 
     def _max_rounds(self, parameters: Parameters) -> int:
         """Return the maximum number of rounds of a candidate's trials."""
@@ -441,22 +448,28 @@ class SearchMixin(_Base):
             n_rounds = self.early_stopping_rounds or patience
             stopper = TrialStopper(metric, n_rounds, leader, is_spent)
             candidate = self._make_trial(parameters)
+            finds_rounds = self._finds_rounds(parameters)
+            limit = SpentTime(is_spent)
             candidate.set_params(
                 **_QUIET,
-                n_estimators=self._max_rounds(parameters),
+                n_estimators=None if finds_rounds else self._max_rounds(parameters),
                 eval_metric=[metric],
-                callbacks=[stopper],
+                callbacks=[limit if finds_rounds else stopper],
                 on_interrupt="raise",
                 n_jobs=self.n_jobs if n_parallel == 1 else 1,
             )
             if hasattr(candidate, "calibrate_quantiles"):  # it does not change the scores of rounds
                 candidate.set_params(calibrate_quantiles=False)
             names = ("X", "y", "sample_weight", "offset", "qid")
+            unheld = ("positions", "groups", "time") if finds_rounds else ("positions",)
             train, valid = fold.train.to_arguments(), fold.valid.to_arguments()
             candidate.fit(
-                **{name: train[name] for name in (*names, "positions") if name in train},
+                **{name: train[name] for name in (*names, *unheld) if name in train},
                 **{f"{name}_val": valid[name] for name in names if name in valid},
             )
+            if finds_rounds:
+                stopper.curve = _read_curve(candidate, metric)
+                stopper.n_rounds, stopper.timed_out = 0, limit.was_reached
             stopper.fitted = None if self.ensemble is None else candidate
             return stopper
 
@@ -489,6 +502,7 @@ class SearchMixin(_Base):
         """Return the candidate with more rounds if it was still improving in its last ones."""
         limit = self._max_rounds(candidate.parameters)
         is_fixed = "n_estimators" in self._fixed_parameters()
+        is_fixed = is_fixed or self._finds_rounds(candidate.parameters)
         if is_fixed or candidate.rounds < USED_ROUNDS_SHARE * limit:
             return []
         n_rounds = round(LONGER * self._max_rounds(candidate.proposed))
@@ -580,27 +594,41 @@ class SearchMixin(_Base):
         parameters, rounds = final_fit
         if rounds is not None:
             rounds = min(rounds, self._fixed_parameters().get("n_estimators") or rounds)
+        elif self.metric is not None:  # it chooses the rounds, as in the trials
+            parameters = {**parameters, "eval_metric": self.metric}
         estimator, timeout = self._make_trial(parameters), FinalFitTimeout(final.budget)
+        limit = SpentTime(timeout.is_over)
         estimator.set_params(n_estimators=rounds, early_stopping_rounds=None, verbose=None)
         estimator.fit(
             **final.data.to_arguments(),
-            callbacks=None if rounds is None else [timeout],
+            callbacks=[limit if rounds is None else timeout],
             **final.eval_arguments,
         )
-        if timeout.timed_out and rounds is not None and timeout.rounds < rounds:
+        if rounds is None:
+            if limit.was_reached:
+                self._warn_time_limit("the final fit ended early")
+            return estimator, {**parameters, "n_estimators": None}
+        if timeout.timed_out and timeout.rounds < rounds:
             self._warn_time_limit(f"the final fit ended after {timeout.rounds} of {rounds} rounds")
         return estimator, {**parameters, "n_estimators": estimator.n_iter_}
 
     def _fit_on_fold(self, candidate: Candidate, fold: Fold) -> PolyleafEstimator:
         """Train a candidate on a fold with its best number of rounds."""
         estimator = self._make_trial(candidate.parameters)
-        estimator.set_params(**_QUIET, n_estimators=candidate.rounds, callbacks=None)
+        rounds = None if self._finds_rounds(candidate.parameters) else candidate.rounds
+        estimator.set_params(**_QUIET, n_estimators=rounds, callbacks=None)
         return estimator.fit(**fold.train.to_arguments())
 
     # --- messages --------------------------------------------------------------------------------
 
     def _warn_time_limit(self, what: str) -> None:
         warn_user(f"time_limit={self.time_limit} was too short: {what}. Increase time_limit.")
+
+
+def _read_curve(fitted: PolyleafEstimator, metric: Metric) -> list[float]:
+    """Return the loss of the last evaluation set after each round."""
+    values = list(fitted.evals_result_.values())[-1][metric.name]
+    return [metric.to_loss(value) for value in values]
 
 
 def _to_array(values: DataLike) -> np.ndarray | None:

@@ -146,9 +146,6 @@ def _move_step(ladder: Sequence[float], value: float, up: bool) -> float:
     return min(beyond) if up else max(beyond)
 
 
-MAX_LEARNING_RATE = 0.3  # of a final fit for which there is too little time
-
-
 @dataclass(frozen=True)
 class LearningRates:
     """Learning rates of candidates, which a short time limit raises.

@@ -18,17 +18,16 @@ from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from polyleaf.callbacks import Callback
+from polyleaf.callbacks import Callback, TimeLimit
 from polyleaf.metrics import Metric
 from polyleaf.metrics.metric import EvalsLog
 from polyleaf.metrics.patience import Patience
 from polyleaf.runtime.types import Parameters
-from polyleaf.search.candidates import MAX_LEARNING_RATE, LearningRates
+from polyleaf.search.candidates import LearningRates
 from polyleaf.search.cv_splits import Fold, Folds
 from polyleaf.search.ensemble import POOL_SIZE
 from polyleaf.search.resume_log import ResumeLog, TrialRecord
 from polyleaf.search.trials import Candidate, rank_candidates, rank_with_defaults
-from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS, DEFAULTS
 
 if TYPE_CHECKING:
     from polyleaf.estimators.base import PolyleafEstimator
@@ -41,14 +40,13 @@ TIME_MARGIN = 1.2  # the final fit may take longer than estimated from trials
 # Share of the time limit, and most seconds, for work between trials and before the first round of
 # the final fit.
 OVERHEAD_SHARE, MAX_OVERHEAD_SECONDS = 0.02, 0.5
-FIRST_TRIAL_SHARE = 0.2  # of the time limit; if it is not enough, only the defaults are trained
+FIRST_TRIAL_SHARE = 1 / 3  # of the time limit; if it is not enough, only the defaults are trained
+# Time of the defaults beside one of the candidates that they compare, if they choose their rounds.
+DEFAULTS_COST = 3.0
 # Share of the remaining time within which the first generation has to be trained on the first
 # fold: otherwise its learning rates are raised to that of the defaults.
 GENERATION_SHARE = 0.6
 FINAL_FIT_SHARE = 1 / 3  # of the time limit, at most, for a final fit slower than the trials
-# Rounds times learning rate of the defaults, for a fit whose need is unknown.
-DEFAULT_TOTAL_RATE = DEFAULT_N_ESTIMATORS * DEFAULTS["learning_rate"]
-MANY_ROWS = 10_000  # that need as many rounds
 GENERATION_SIZE = 8  # candidates of a generation after the first
 JOBS_AHEAD = 2  # jobs started per thread before the first result is taken
 
@@ -152,10 +150,29 @@ class FinalFitTimeout(Callback):
         self.rounds = 0
         self.timed_out = False
 
+    def is_over(self) -> bool:
+        """Return whether the time limit has passed."""
+        return self._end < math.inf and time.perf_counter() >= self._end
+
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
         self.rounds += 1
-        self.timed_out = self._end < math.inf and time.perf_counter() >= self._end
+        self.timed_out = self.is_over()
         return self.timed_out
+
+
+class SpentTime(TimeLimit):
+    """Ends a fit, its hold-out fits included, as soon as `is_spent()` is true."""
+
+    def __init__(self, is_spent: Callable[[], bool]) -> None:
+        super().__init__(math.inf)
+        self._is_spent = is_spent
+
+    def is_over(self) -> bool:
+        self.was_reached = self._is_spent()
+        return self.was_reached
+
+    def before_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
+        return self._n_done > 0 and self.is_over()
 
 
 class TrialStopper(Callback):
@@ -223,7 +240,8 @@ class TrialOutcome(NamedTuple):
 
 
 class FinalFit(NamedTuple):
-    """Parameters of a fit on all rows, and its number of rounds; None: as without a search."""
+    """Parameters of a fit on all rows, and its number of rounds; None: held-out rows choose it, and
+    members, as without a search."""
 
     parameters: Parameters
     rounds: int | None
@@ -247,10 +265,10 @@ class SuccessiveHalving:
         Maximum number of candidates that are fitted on all rows in the end.
     report : callable
         Receives lines of progress.
-    n_rows : int
-        Rows of the final fit.
     n_parallel : int
         Trials that run in parallel. Without a time limit results do not depend on it.
+    finds_rounds : bool
+        Whether held-out rows choose the number of rounds of the defaults, and their members.
     """
 
     def __init__(
@@ -263,8 +281,8 @@ class SuccessiveHalving:
         n_members: int,
         report: Callable[[str], object],
         rates: LearningRates,
-        n_rows: int,
         n_parallel: int = 1,
+        finds_rounds: bool = False,
     ) -> None:
         self._train = train
         self.folds = folds
@@ -274,7 +292,7 @@ class SuccessiveHalving:
         self._n_members = n_members
         self._report = report
         self._rates = rates
-        self.n_rows = n_rows
+        self._finds_rounds = finds_rounds
         self._trial_rate = 0.0  # trials have at least this learning rate
         self._n_parallel = n_parallel
         self.candidates: list[Candidate] = []
@@ -317,6 +335,7 @@ class SuccessiveHalving:
         # Trials with half the learning rate take twice as long.
         slowdowns = [self._rates.default / self._rates.get(parameters) for parameters in portfolio]
         seconds = defaults.seconds * sum(slowdowns) / min(self._n_parallel, len(portfolio))
+        seconds /= DEFAULTS_COST if self._finds_rounds else 1.0
         if self._rates.is_free and seconds > GENERATION_SHARE * self._budget.remaining():
             self._trial_rate = self._rates.default
         return True
@@ -353,23 +372,16 @@ class SuccessiveHalving:
 
     def final_fit(self, candidate: Candidate) -> FinalFit:
         """Return a candidate's fit on all rows, at its own learning rate as far as time allows."""
+        if candidate.number == 0 and self._finds_rounds:
+            return FinalFit(candidate.parameters, None)
         trial_rate = self._rates.get(candidate.parameters)
         own_rate = self._rates.get(candidate.proposed)
+        if not self._rates.is_free or trial_rate == own_rate:
+            return FinalFit(candidate.parameters, candidate.rounds)
         total = candidate.rounds * trial_rate
-        max_rate = trial_rate
-        if candidate.timed_out:
-            rows_share = min(1.0, self.n_rows / MANY_ROWS)
-            total = max(total, DEFAULT_TOTAL_RATE * math.sqrt(rows_share))
-            max_rate = MAX_LEARNING_RATE
-        if not self._rates.is_free or trial_rate == own_rate == max_rate:
-            return FinalFit(candidate.parameters, max(1, round(total / trial_rate)))
         seconds = self._budget.remaining() / TIME_MARGIN / self._n_members
         affordable = max(1.0, seconds / self.round_seconds(candidate))
-        if candidate.timed_out:
-            if affordable * own_rate > 2 * total:  # time to choose the rounds, too
-                return FinalFit(candidate.proposed, None)
-            total = max(total, affordable * own_rate)
-        rate = max(own_rate, min(total / affordable, max_rate))
+        rate = max(own_rate, min(total / affordable, trial_rate))
         return FinalFit(self._rates.change(candidate.proposed, rate), max(1, round(total / rate)))
 
     # --- trials ----------------------------------------------------------------------------------

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from polyleaf.estimators.base import PolyleafEstimator
     from polyleaf.runtime.types import JsonObject
 
+# Standard errors by which a candidate, the best of many, must be better than the defaults.
+N_STANDARD_ERRORS = 2.0
 # With one fold: minimum gain of a candidate over the defaults, as a share of what these have
 # learned.
 MIN_RELATIVE_GAIN = 0.01
@@ -97,7 +99,7 @@ def rank_with_defaults(candidates: list[Candidate]) -> list[Candidate]:
 
 
 def _is_better(candidate: Candidate, defaults: Candidate) -> bool:
-    """Check that the mean gain over the defaults exceeds its standard error over the folds."""
+    """Check that the mean gain over the defaults exceeds two standard errors over the folds."""
     n = min(candidate.n_folds, defaults.n_folds)
     if np.isinf(candidate.losses[:n]).any():  # the metric was NaN, e.g. training diverged
         return False
@@ -105,7 +107,7 @@ def _is_better(candidate: Candidate, defaults: Candidate) -> bool:
     if n == 1:
         curve = defaults.curves[0]
         return float(gains[0]) > MIN_RELATIVE_GAIN * (curve[0] - min(curve))
-    return float(gains.mean()) > float(gains.std(ddof=1)) / np.sqrt(n)
+    return float(gains.mean()) > N_STANDARD_ERRORS * float(gains.std(ddof=1)) / np.sqrt(n)
 
 
 MAX_REPORTED = 10  # candidates

@@ -691,8 +691,8 @@ class SearchParameters:
 
     n_candidates: int | None = parameter(default=None, interval="[1, inf)", common=True)
     """Maximum number of configurations: first the portfolio, then variations of the best ones. The
-    default configuration is always the first. None: the portfolio only, or as many as `time_limit`
-    allows."""
+    estimator as it is without a search is always the first, with `quality="standard"`. None: the
+    portfolio only, or as many as `time_limit` allows."""
 
     cv: object = parameter(default=None, common=True)
     """Cross-validation: the number of folds, drawn at random, stratified by class or by `groups`; a
