@@ -148,6 +148,17 @@ def test_checkpoints_store_their_best_round(tmp_path):
         assert Model.load(tmp_path / f"checkpoint_{n}.polyleaf").best_iteration == n - 1
 
 
+def test_a_constant_learning_rate_follows_others():
+    changing = regressor(2).fit(X, Y, callbacks=[LearningRateScheduler([0.3, 0.1])])
+    rest = regressor(2, learning_rate=0.1).fit(X, Y, init_model=changing)
+    assert rest.model_.metadata["learning_rates"] == [0.3, 0.1, 0.1, 0.1]
+    # Rates of rounds that were removed do not come back.
+    changing.model_.truncate(1)
+    changing.model_.learning_rate = 0.3
+    rest = regressor(2, learning_rate=0.3).fit(X, Y, init_model=changing)
+    assert "learning_rates" not in rest.model_.metadata
+
+
 def test_calibration_repeats_the_learning_rate_of_each_round(tmp_path):
     parameters = {"objective": "quantile", "quantile_alpha": [0.1, 0.9]}
     schedule = LearningRateScheduler(lambda epoch: 0.5 / (1 + epoch))

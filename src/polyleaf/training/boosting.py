@@ -284,7 +284,7 @@ class BoostingLoop:
         n_complete = first = model.n_rounds
         can_split = self.rounds_without_split < self.max_failed_rounds
         n_rounds = self.settings.boosting.n_estimators if can_split else 0
-        rates_vary = len(set(self.learning_rates.values())) > 1 or LEARNING_RATES in model.metadata
+        rates_vary = LEARNING_RATES in model.metadata  # of the model to continue
         try:
             for round in range(first, first + n_rounds):
                 stops = [callback.before_iteration(model, round, log) for callback in callbacks]
