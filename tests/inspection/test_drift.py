@@ -252,3 +252,11 @@ def test_files_with_wrong_counts_are_refused(model):
     bad.bin_counts = bad.bin_counts[1:]
     with pytest.raises(ValueError, match="'bin_counts' must have one uint32 number per bin"):
         Model.from_bytes(bad.to_bytes())
+
+
+def test_rows_to_compare_are_needed(model):
+    X = draw_rows(10, np.random.default_rng(9))
+    with pytest.raises(ValueError, match="X has no rows"):
+        measure_drift(model, X[:0])
+    with pytest.raises(ValueError, match="X_reference has no rows"):
+        measure_drift(model, X, X_reference=X[:0])

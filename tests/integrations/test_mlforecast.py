@@ -223,6 +223,14 @@ def test_what_needs_one_model_per_horizon(options, match):
         make(models).fit(make_series(), static_features=[], **known | options)
 
 
+def test_series_shorter_than_the_horizon_are_named():
+    short = make_series().groupby("unique_id").head(LAGS + 3)
+    with pytest.raises(ValueError, match=r"max_horizon=4: .* Set max_horizon to at most 3"):
+        make({"m": PolyleafRegressor(**SMALL)}).fit(
+            short.drop(columns="price"), max_horizon=HORIZON
+        )
+
+
 def test_saved_models(tmp_path):
     frame = make_series().drop(columns="price")
     found = make({"m": PolyleafRegressor(**SMALL)}, date_features=["dayofweek"])

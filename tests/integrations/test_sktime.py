@@ -67,7 +67,7 @@ def test_levels_of_quantiles():
     expected = model.predict(VALUES[None, -LAGS:]).reshape(STEPS, 3)
     np.testing.assert_array_equal(found.predict(), expected[:, 1])
     np.testing.assert_array_equal(found.predict_interval(coverage=0.8), expected[:, [0, 2]])
-    with pytest.raises(ValueError, match=r"no quantile of level 0.2, but \[0.1, 0.5, 0.9\]"):
+    with pytest.raises(ValueError, match=r"no quantile of level 0.2: use"):
         found.predict_quantiles(alpha=0.2)
     with pytest.raises(ValueError, match="predict_var needs a model of a distribution"):
         found.predict_var()
@@ -75,7 +75,7 @@ def test_levels_of_quantiles():
 
 def test_models_without_quantiles_name_objectives():
     found, _ = fit()
-    with pytest.raises(ValueError, match=r"but none: use objective=\"normal\""):
+    with pytest.raises(ValueError, match=r"level 0.1: use objective=\"normal\""):
         found.predict_interval(coverage=0.8)
     with pytest.raises(TypeError, match="must be a PolyleafRegressor"):
         MultioutputTabularRegressionForecaster(Ridge())
@@ -101,3 +101,10 @@ def test_checks_of_sktime():
         verbose=False,
     )
     assert results
+
+
+def test_missing_values_at_the_end_are_features():
+    y = pd.Series(VALUES, HOURS, name="load")
+    y.iloc[-1] = np.nan
+    found, _ = fit(y, objective="normal")
+    assert np.isfinite(found.predict_interval(coverage=0.8)).all(axis=None)

@@ -4,6 +4,7 @@ with."""
 from __future__ import annotations
 
 import shutil
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -329,3 +330,13 @@ def test_invalid_uses_raise() -> None:
         PolyleafRegressor(init=Ridge(), missing_targets="ignore", **QUICK).fit(X, missing)
     with pytest.raises(ValueError, match="init has no linear model for objective"):
         PolyleafRegressor(init="linear", objective="logistic", **QUICK).fit(X, Y > 0)
+
+
+def test_features_that_are_too_large_for_a_variance_have_no_slope() -> None:
+    X, Y = make_values(60)
+    X[:, 2] *= 1e200
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = PolyleafRegressor(n_estimators=3, init="linear", **QUICK).fit(X, Y)
+        assert np.isfinite(model.predict(X)).all()
+    np.testing.assert_array_equal(model.model_.initial.coef[2], 0)

@@ -284,3 +284,20 @@ def test_columns_that_cannot_be_added():
     old = make_regressor({}).fit(many, VALUES)
     with pytest.raises(ValueError, match="more than 255 categories takes no further"):
         make_regressor({}).fit(many.assign(e=1.0), VALUES, init_model=old)
+
+
+def test_continued_training_may_begin_to_ignore_missing_targets():
+    old = make_regressor({}).fit(X, VALUES[:, :2])
+    y = VALUES.copy()
+    y[::3, 1] = y[::2, 2] = np.nan
+    with pytest.raises(ValueError, match="contains NaN"), pytest.warns(UserWarning):
+        PolyleafRegressor(**SMALL).fit(X, y, init_model=old)
+    with pytest.warns(UserWarning, match="it is widened by outputs"):
+        new = PolyleafRegressor(**SMALL, missing_targets="ignore").fit(X, y, init_model=old)
+    assert np.isfinite(new.predict(X)).all()
+    y[:, 2] = np.nan
+    with (
+        pytest.raises(ValueError, match="y has no value in the column 2"),
+        pytest.warns(UserWarning),
+    ):
+        PolyleafRegressor(**SMALL, missing_targets="ignore").fit(X, y, init_model=old)

@@ -55,7 +55,7 @@ from polyleaf.training.prepare import free_codes, prepare
 from polyleaf.training.quality import RUNGS, apply_changes, drop_linear, has_defaults
 from polyleaf.training.refit import KnownTrees
 from polyleaf.training.training_run import Seeds, TrainingData, TrainingRun
-from polyleaf.training.widening import widen_outputs
+from polyleaf.training.widening import check_new_outputs, widen_outputs
 from polyleaf.user_data.read_target import count_columns, is_sparse
 from polyleaf.user_data.target import Target, TargetEncoding
 from polyleaf.user_data.target_scaling import warn_small_weights
@@ -240,6 +240,8 @@ def start_run(
         target = estimator._encode_sparse_target(rows, old_model, ranks)
     else:
         target = estimator._encode_target(rows, old_model, resolved, ranks)
+    if is_new is not None:
+        check_new_outputs(target, is_new, ranks)
     objective = make_objective(estimator, target, resolved, old_model, ranks)
     if rows.weight is not None and target.weight is not None:
         penalty = max(estimator.reg_lambda, estimator.min_child_weight)

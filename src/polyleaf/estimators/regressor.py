@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
@@ -62,6 +63,8 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, RegressorParameters):
     ) -> Target:
         if old_model is not None:
             encoding = TargetEncoding.from_dict(old_model.metadata, old_model.n_outputs)
+            if self.missing_targets == "ignore":
+                encoding = replace(encoding, missing="ignore")
             return weigh_targets(encoding.encode(rows, ranks=ranks), self.target_weight)
         assert isinstance(resolved, ObjectiveSpec)
         normalize = self.normalize_targets

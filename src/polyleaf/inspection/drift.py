@@ -134,8 +134,8 @@ def measure_drift(
     Raises
     ------
     ValueError
-        If X does not have the features of the training data; for a model without counts, such as an
-        imported one, if there is no `X_reference`.
+        If X has no rows, or not the features of the training data; for a model without counts, such
+        as an imported one, if there is no `X_reference`.
     TypeError
         If X is a Dataset, which does not hold the values.
 
@@ -152,10 +152,10 @@ def measure_drift(
     ['f2']
     """
     fitted = get_model(model)
-    rows = _Rows(fitted, X)
+    rows = _Rows(fitted, X, "X")
     counts, reference = fitted.bin_counts, None
     if X_reference is not None:
-        reference = _Rows(fitted, X_reference)
+        reference = _Rows(fitted, X_reference, "X_reference")
         counts = reference.counts
     elif fitted.bin_counts is None:
         raise ValueError(
@@ -189,9 +189,11 @@ def measure_drift(
 class _Rows:
     """Rows to compare: `counts` as `Model.bin_counts`, and shares (n_features,)."""
 
-    def __init__(self, model: Model, X: DataLike) -> None:
+    def __init__(self, model: Model, X: DataLike, name: str) -> None:
         mapper, table = model.mapper, model.prepare_features(X)
-        n_rows = max(1, table.n_rows)
+        n_rows = table.n_rows
+        if n_rows == 0:
+            raise ValueError(f"{name} has no rows: pass at least some hundred, to compare them.")
         self.counts = mapper.count_bins(mapper.encode(table))
         self.unknown = _count_unknown(mapper, table) / n_rows
         self.outside = np.full(mapper.n_features_, np.nan)

@@ -137,6 +137,13 @@ class MLForecast(mlforecast.MLForecast):
         ts, frame = self.ts, self._frame
         X = frame[ts.features_order_]
         Y = frame[[f"{ts.target_col}{h}" for h in range(ts.max_horizon)]].to_numpy()
+        is_unknown = np.isnan(Y.astype(float)).all(axis=0)
+        if is_unknown.any():
+            step = 1 + int(is_unknown.argmax())
+            raise ValueError(
+                f"max_horizon={ts.max_horizon}: no series has a value {step} steps after values of "
+                f"all lags. Set max_horizon to at most {step - 1}, or take fewer lags."
+            )
         options = {"time": frame[ts.time_col].to_numpy(), **options}
         if ts.weight_col is not None:
             options["sample_weight"] = frame[ts.weight_col].to_numpy()

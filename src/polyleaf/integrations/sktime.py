@@ -94,6 +94,9 @@ class MultioutputTabularRegressionForecaster(
             self.estimator = estimator
         return self
 
+    def _is_predictable(self, last_window: Any) -> bool:
+        return len(last_window) == self.window_length_  # missing values are features, too
+
     def _predict(self, fh: object, X: object) -> Any:
         levels = self.estimator_.model_.objective.quantile_levels
         if len(levels) < 2:
@@ -111,11 +114,9 @@ class MultioutputTabularRegressionForecaster(
             elif len(same):
                 predict = partial(_predict_known_level, i=int(same[0]))
             else:
-                known = [float(each) for each in objective.quantile_levels]
                 raise ValueError(
-                    f"The model has no quantile of level {level:g}, but {known or 'none'}: use "
-                    'objective="normal", or objective="quantile" with this level in '
-                    "quantile_alpha."
+                    f'The model has no quantile of level {level:g}: use objective="normal", or '
+                    'objective="quantile" with this level in quantile_alpha.'
                 )
             columns.append(self._predict_by(predict, fh, X))
         names = pd.MultiIndex.from_product([self._get_varnames(), alpha])

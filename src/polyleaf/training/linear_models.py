@@ -155,7 +155,8 @@ def _measure(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     is_known = ~np.isnan(features)
     count = np.maximum(is_known.sum(axis=0), 1)
     mean = np.where(is_known, features, 0.0).sum(axis=0) / count
-    scale = np.sqrt((np.where(is_known, features - mean, 0.0) ** 2).sum(axis=0) / count)
+    with np.errstate(over="ignore"):  # a feature of an infinite scale has the slope 0
+        scale = np.sqrt((np.where(is_known, features - mean, 0.0) ** 2).sum(axis=0) / count)
     # Rounding of a constant is no spread.
     return mean, np.where(scale > 1e-10 * np.abs(mean), scale, 1.0)
 

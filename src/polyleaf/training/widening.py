@@ -25,7 +25,7 @@ from polyleaf.training.training_run import TrainingRun
 from polyleaf.user_data.features import read_features
 from polyleaf.user_data.multitask import TaskEncodings, decode_target_encoding
 from polyleaf.user_data.read_target import count_columns
-from polyleaf.user_data.target import TargetEncoding
+from polyleaf.user_data.target import Target, TargetEncoding
 
 
 def widen_outputs(
@@ -80,6 +80,21 @@ def widen_outputs(
     grown.metadata = clear_calibrations(grown.metadata) | wide.to_dict()
     grown.metadata.pop(OUTPUT_GROUPS, None)
     return grown, is_new
+
+
+def check_new_outputs(target: Target, is_new: np.ndarray, ranks: Communicator) -> None:
+    """Raise a ValueError for a new target of a regression without a known value.
+
+    `is_new` (n_scores,): outputs that `widen_outputs` has added.
+    """
+    encoding, weight = target.encoding, target.weight
+    if encoding.kind != "regression" or weight is None or weight.ndim == 1:
+        return
+    is_new_target = is_new.reshape(encoding.n_outputs, -1).all(axis=1)
+    empty = np.flatnonzero(is_new_target & ~ranks.any((weight > 0).any(axis=0)))
+    if len(empty):
+        names = _name_new_outputs(encoding, np.delete(np.arange(encoding.n_outputs), empty))
+        raise ValueError(f"y has no value in {_join(names)} to learn a new output from: remove it.")
 
 
 def _widen_task(task: Task, n_scores: int) -> Task:
