@@ -23,9 +23,9 @@ def make_data(n=400, n_targets=2, seed=0):
     return X, np.sin(2 * X[:, :n_targets]) + X[:, 2:3] * X[:, 3:4] + noise
 
 
-def fit_model(X, y, calibrate=True, sample_weight=None, **parameters):
+def fit_model(X, y, calibrate=True, sample_weight=None, time=None, **parameters):
     model = PolyleafRegressor(**SMALL | {"calibrate_quantiles": calibrate} | parameters)
-    return model.fit(X, y, sample_weight)
+    return model.fit(X, y, sample_weight, time=time)
 
 
 def compute_shifts(model, plain, X):
@@ -354,3 +354,16 @@ def test_invalid_groups_and_times_raise(given, match):
     X, Y = make_data(40, 1)
     with pytest.raises(ValueError, match=match):
         PolyleafRegressor(validation_fraction=0.2, n_estimators=2).fit(X, Y[:, 0], **given)
+
+
+def test_text_of_times_is_ordered_as_dates():
+    X, y = make_data(60, 1)
+    days = pd.date_range("2024-01-25", periods=60)
+    expected = fit_model(X, y, time=days)
+    texts = days.strftime("%Y-%m-%dT%H:%M+00:00").tolist()
+    np.testing.assert_array_equal(fit_model(X, y, time=texts).predict(X), expected.predict(X))
+    with pytest.raises(ValueError, match=r"no date in ISO format, .* \(.*25/01/2024"):
+        fit_model(X, y, time=days.strftime("%d/%m/%Y"))
+    mixed = [day if i % 2 else day.tz_localize("UTC") for i, day in enumerate(days)]
+    with pytest.raises(ValueError, match="time has values that cannot be ordered"):
+        fit_model(X, y, time=mixed)

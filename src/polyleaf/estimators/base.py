@@ -198,8 +198,8 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
             `validation_fraction`, the automatic number of rounds, and the folds of calibrated
             quantiles and thresholds. Copies of a row are always kept together.
         time : array-like of shape (n_rows,), optional
-            Time of the rows, as numbers or dates: these splits then train on earlier rows than they
-            evaluate on.
+            Time of the rows, as numbers, dates or text of ISO dates: these splits then train on
+            earlier rows than they evaluate on.
         eval_set : list of (X, y), optional
             Evaluation sets, on which metrics are computed after every round. X may be a Dataset
             that was binned with `reference=` the training Dataset.

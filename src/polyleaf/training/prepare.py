@@ -3,6 +3,7 @@ evaluation sets."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -229,10 +230,28 @@ def _rank(values: Any, name: str, n_rows: int) -> np.ndarray | None:
     if array.dtype.kind == "O" and name == "groups":  # values of several types cannot be sorted
         numbers = {value: i for i, value in enumerate(dict.fromkeys(array.tolist()))}
         array = np.array([numbers[value] for value in array.tolist()])
-    unique, ranks = np.unique(array, return_inverse=True)
+    if name == "time" and any(isinstance(value, str) for value in array[:1].tolist()):
+        array = _parse_dates(array)
+    try:
+        unique, ranks = np.unique(array, return_inverse=True)
+    except TypeError as error:  # such as times with and without a time zone
+        raise ValueError(f"{name} has values that cannot be ordered: {error}.") from None
     if len(unique) < 2:
         raise ValueError(f"{name} has the same value in all rows, which leaves nothing to split.")
     return ranks.astype(np.int64)
+
+
+def _parse_dates(texts: np.ndarray) -> np.ndarray:
+    """Return dates as datetime64; others do not have the order of their text."""
+    try:
+        with warnings.catch_warnings():  # of time zones, which are converted
+            warnings.simplefilter("ignore")
+            return texts.astype("datetime64[us]")
+    except ValueError as error:
+        raise ValueError(
+            f"time holds text that is no date in ISO format, so its order is not known ({error}): "
+            "convert it by pandas.to_datetime, or to numbers."
+        ) from None
 
 
 def check_parts(training: np.ndarray, validation: np.ndarray) -> None:
