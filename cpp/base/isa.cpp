@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kIsaNames[] = {POLYLEAF_ISAS(POLYLEAF_QUOTE_ISA)};
 
 // Return whether this CPU has an instruction set.
-bool has_baseline() {
+[[maybe_unused]] bool has_baseline() {
   return true;
 }
 #ifdef POLYLEAF_X86
@@ -53,6 +53,11 @@ constexpr bool (*kCpuHas[])() = {POLYLEAF_ISAS(POLYLEAF_CPU_HAS)};
 
 Isa choose() {
   const std::vector<std::string> available = available_isas();
+  if (available.empty())
+    throw std::runtime_error(
+        std::string("This build of polyleaf is for CPUs with ") + kIsaNames[0] +
+        ", which this one lacks; install polyleaf again on this machine (pip install "
+        "--force-reinstall --no-cache-dir), or build it with POLYLEAF_ISAS=all for every CPU.");
   const char* forced = std::getenv("POLYLEAF_ISA");
   if (forced == nullptr || *forced == '\0') return static_cast<Isa>(available.size() - 1);
   const auto found = std::find(available.begin(), available.end(), forced);

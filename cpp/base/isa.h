@@ -25,7 +25,12 @@ constexpr bool kSpecialised = true;
 // The instruction sets, each better than the one before it: a name, and the namespace of its
 // kernels. Another one needs its kernels in cpp/CMakeLists.txt, a function in isa.cpp, and its
 // vectors in kernels/lanes.h. POLYLEAF_ISAS(X, ...) is X(isa, ...) for each that the build has
-// (option POLYLEAF_ISAS of CMake).
+// (option POLYLEAF_ISAS of CMake). The lowest one is the baseline, except in a build for one CPU.
+#ifndef POLYLEAF_LOWEST_ISA
+#define POLYLEAF_LOWEST_ISA baseline
+#endif
+// Expand the arguments before X quotes or joins them.
+#define POLYLEAF_APPLY(X, ...) X(__VA_ARGS__)
 #ifdef POLYLEAF_HAS_AVX2
 #define POLYLEAF_IF_AVX2(X, ...) X(avx2 __VA_OPT__(, ) __VA_ARGS__)
 #else
@@ -36,9 +41,9 @@ constexpr bool kSpecialised = true;
 #else
 #define POLYLEAF_IF_AVX512(X, ...)
 #endif
-#define POLYLEAF_ISAS(X, ...)                    \
-  X(baseline __VA_OPT__(, ) __VA_ARGS__)         \
-  POLYLEAF_IF_AVX2(X __VA_OPT__(, ) __VA_ARGS__) \
+#define POLYLEAF_ISAS(X, ...)                                       \
+  POLYLEAF_APPLY(X, POLYLEAF_LOWEST_ISA __VA_OPT__(, ) __VA_ARGS__) \
+  POLYLEAF_IF_AVX2(X __VA_OPT__(, ) __VA_ARGS__)                    \
   POLYLEAF_IF_AVX512(X __VA_OPT__(, ) __VA_ARGS__)
 
 #define POLYLEAF_NAME_ISA(isa) isa,
@@ -46,7 +51,7 @@ enum class Isa { POLYLEAF_ISAS(POLYLEAF_NAME_ISA) };
 
 // Return the best instruction set of this machine, or the one that POLYLEAF_ISA names. Read once,
 // at first use. Throws std::invalid_argument if POLYLEAF_ISA names one that is unknown, or that
-// this CPU or this build lacks.
+// this CPU or this build lacks; std::runtime_error if this CPU lacks all those of the build.
 Isa active_isa();
 const char* isa_name(Isa isa);
 std::vector<std::string> available_isas();
@@ -64,4 +69,4 @@ std::vector<std::string> available_isas();
 #define POLYLEAF_TABLE_IF_ACTIVE(isa, table) \
   ::polyleaf::active_isa() == ::polyleaf::Isa::isa ? ::polyleaf::isa::table:
 #define POLYLEAF_SELECT(table) \
-  (POLYLEAF_ISAS(POLYLEAF_TABLE_IF_ACTIVE, table)::polyleaf::baseline::table)
+  (POLYLEAF_ISAS(POLYLEAF_TABLE_IF_ACTIVE, table)::polyleaf::POLYLEAF_LOWEST_ISA::table)
