@@ -168,7 +168,7 @@ def find_n_estimators(
     for limit in limits:
         limit.start()
     n_hold_outs = 1 if run.rules.time is not None else _count_hold_outs(run)
-    trials, splits = _make_trials(run), list[_Split]()
+    candidates, splits = _make_candidates(run), list[_Split]()
     n_required = 1 if run.linear is None or not run.linear.is_optional else 2
     n_cells, n_rounds = _count_cells(run), 0.0
     max_rounds = run.rung.hold_outs.limit_rounds(n_cells)
@@ -185,14 +185,14 @@ def find_n_estimators(
         splits.append(split)
         # The first split has as many candidates as time allows, and the others have the same ones.
         is_first = first is None
-        if not is_first and len(trials) > n_required and n_rounds > max_rounds:
+        if not is_first and len(candidates) > n_required and n_rounds > max_rounds:
             break
-        for i, trial in enumerate(trials):
+        for i, candidate in enumerate(candidates):
             if is_first and i >= n_required and n_rounds > max_rounds:
-                del trials[i:]
+                del candidates[i:]
                 break
-            base = started if trial.is_started else split.run
-            hold_out = base.replace(settings=trial.member.apply(run.settings))
+            base = started if candidate.is_started else split.run
+            hold_out = base.replace(settings=candidate.member.apply(run.settings))
             stopper = _train(hold_out, limits, is_fixed)
             first = hold_out if first is None else first
             if hold_out.was_interrupted or any(limit.was_reached for limit in limits):
@@ -203,16 +203,16 @@ def find_n_estimators(
                 run.settings = run.settings.replace_output_groups(hold_out.model.output_groups)
             # The linear model does not cost other candidates their time.
             if not 0 < i < n_required:
-                n_rounds += get_cost(trial.member) * stopper.n_trained
+                n_rounds += get_cost(candidate.member) * stopper.n_trained
             rates = [r.settings.boosting.learning_rate for r in (hold_out, run)]
-            trial.add(hold_out, stopper, rates[0] / rates[1] * run.target.n_rows / len(rows))
+            candidate.add(hold_out, stopper, rates[0] / rates[1] * run.target.n_rows / len(rows))
             if is_first and 0 < i < n_required:
                 # Other candidates do what is better for the first one.
-                is_better = _is_start_better(trials[:2], splits, is_fixed)
-                for other in trials[2:]:
+                is_better = _is_start_better(candidates[:2], splits, is_fixed)
+                for other in candidates[2:]:
                     other.is_started = is_better
     max_rounds = run.rung.final.limit_rounds(n_cells)
-    _choose(run, trials, max_rounds, splits, is_fixed)
+    _choose(run, candidates, max_rounds, splits, is_fixed)
     assert first is not None
     return run.take_result(first), True
 
@@ -248,18 +248,18 @@ class _Split(NamedTuple):
         return metric.to_loss(bound(predicted))
 
 
-def _make_trials(run: TrainingRun) -> list[_Trial]:
+def _make_candidates(run: TrainingRun) -> list[_Candidate]:
     """Return the candidates of a run, of which those that are always compared come first."""
     members = run.candidates or [Member(run.settings)]
     if run.linear is None:
-        return [_Trial(member) for member in members]
+        return [_Candidate(member) for member in members]
     if not run.linear.is_optional:
-        return [_Trial(member, is_started=True) for member in members]
-    first = _Trial(members[0]), _Trial(members[0], is_started=True)
-    return [*first, *(_Trial(member) for member in members[1:])]
+        return [_Candidate(member, is_started=True) for member in members]
+    first = _Candidate(members[0]), _Candidate(members[0], is_started=True)
+    return [*first, *(_Candidate(member) for member in members[1:])]
 
 
-class _Trial:
+class _Candidate:
     """Hold-out fits of one candidate.
 
     Attributes
@@ -305,7 +305,7 @@ class _Trial:
 
 def _choose(
     run: TrainingRun,
-    trials: Sequence[_Trial],
+    candidates: Sequence[_Candidate],
     max_rounds: float,
     splits: Sequence[_Split],
     is_fixed: bool,
@@ -315,20 +315,26 @@ def _choose(
 
     The linear model is a candidate without trees, for the mean with others or alone.
     """
-    measured = [(trial, member) for trial in trials if (member := trial.get_member()) is not None]
+    measured = [
+        (candidate, member)
+        for candidate in candidates
+        if (member := candidate.get_member()) is not None
+    ]
     run.candidates = ()
     if is_fixed:  # the linear model alone would not have the rounds that the user asks for
         n_rounds = run.settings.boosting.n_estimators
-        measured = [(trial, replace(member, n_rounds=n_rounds)) for trial, member in measured]
+        measured = [
+            (candidate, replace(member, n_rounds=n_rounds)) for candidate, member in measured
+        ]
     if run.objective.balances_totals:  # the mean of several members would be too low in sum
         max_rounds = 0.0
     best, lowest = _Choice((), 0.0), math.inf
     # Trees alone come first, so that noise does not choose the linear model.
     for is_started, has_linear in ((False, False), (False, True), (True, True)):
-        candidates = [(t, m) for t, m in measured if t.is_started == is_started]
-        if not candidates or (has_linear and run.linear is None):
+        alike = [(c, m) for c, m in measured if c.is_started == is_started]
+        if not alike or (has_linear and run.linear is None):
             continue
-        choice, loss = _choose_weights(candidates, max_rounds, splits, has_linear, is_fixed)
+        choice, loss = _choose_weights(alike, max_rounds, splits, has_linear, is_fixed)
         if not loss > lowest * (1 - MIN_LINEAR_GAIN):
             best, lowest = choice, loss
     if not measured and run.linear is not None and not run.linear.is_optional:
@@ -336,18 +342,20 @@ def _choose(
     _set_choice(run, best)
 
 
-def _is_start_better(trials: Sequence[_Trial], splits: Sequence[_Split], is_fixed: bool) -> bool:
+def _is_start_better(
+    candidates: Sequence[_Candidate], splits: Sequence[_Split], is_fixed: bool
+) -> bool:
     """Return whether the model of a candidate has a lower loss if its trees start from the linear
     model, for the same candidate without and with this start."""
     losses = [
-        _choose_weights([(trial, trial.member)], math.inf, splits, True, is_fixed)[1]
-        for trial in trials
+        _choose_weights([(candidate, candidate.member)], math.inf, splits, True, is_fixed)[1]
+        for candidate in candidates
     ]
     return losses[1] < losses[0] * (1 - MIN_LINEAR_GAIN)
 
 
 def _choose_weights(
-    candidates: Sequence[tuple[_Trial, Member]],
+    candidates: Sequence[tuple[_Candidate, Member]],
     max_rounds: float,
     splits: Sequence[_Split],
     has_linear: bool,
@@ -364,7 +372,9 @@ def _choose_weights(
         if is_fixed and not members:
             return math.inf
         losses, factor = [], 1.0 if is_started else weights.get(n_trees, 0.0)
-        for split, *scored in zip(splits, *(trial.scored for trial, _ in candidates), strict=False):
+        for split, *scored in zip(
+            splits, *(candidate.scored for candidate, _ in candidates), strict=False
+        ):
             model, first = scored[0]
             raw = sum((weights[i] * scored[i][1] for i in members), np.zeros_like(first))
             losses.append(split.compute_loss(model, raw, factor))
@@ -433,8 +443,9 @@ def iter_hold_outs(
         splits = run.rules.iter_cross_fits(target.n_rows, round(1 / HELD_OUT), seed, classes)
     for rows, held in islice(splits, n_hold_outs):
         check_parts(rows, held)
-        known = held if classes is None else held[np.isin(classes[held], classes[rows])]
-        yield rows, known
+        if classes is not None:  # a class without training rows has no score
+            held = held[np.isin(classes[held], classes[rows])]
+        yield rows, held
 
 
 def _count_hold_outs(run: TrainingRun) -> int:
