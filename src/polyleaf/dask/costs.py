@@ -12,7 +12,7 @@ from typing import NamedTuple
 import psutil
 
 from polyleaf.settings.train_config import TrainConfig
-from polyleaf.training.memory_usage import ColumnCounts, histogram_bytes, row_bytes, tree_bytes
+from polyleaf.training.memory_usage import ColumnCounts, row_bytes, tree_bytes
 
 _TILE_FEATURES, _BINS, _NUMBER_BYTES = 8, 256, 4
 
@@ -114,12 +114,13 @@ def predict_training_bytes(
 ) -> int:
     """Return the bytes that a worker needs to train on some rows, beyond X and y."""
     row = sum(row_bytes(n_features, columns, settings))
+    tree = TreeHistograms.from_settings(n_features, columns, settings)
+    # Nodes of the last level and their parents; unlike one machine, workers keep the histograms of
+    # small nodes as well.
+    n_kept = 3 * tree.n_histograms // 2 + 1
+    kept = min(settings.growth.histogram_memory, n_kept * tree.histogram_bytes)
     # The partitions keep their codes, which are joined for the training.
-    return (
-        n_rows * (row + 2 * n_features)
-        + histogram_bytes(n_rows, n_features, columns, settings)
-        + tree_bytes(columns, settings)
-    )
+    return n_rows * (row + 2 * n_features) + kept + tree_bytes(columns, settings)
 
 
 def measure_peak_bytes() -> int:
