@@ -517,7 +517,7 @@ class BinMapper:
     ) -> NDArray[np.int64]:
         """Return the rows in each bin of the counted columns; see `Dataset.count_bins`.
 
-        `codes`: codes of the rows, such as `encode` returns.
+        `codes`: codes of the rows, such as `encode` returns. `n_threads`: number of threads.
         """
         counts = codes.count_bins(self.n_bins_, n_threads)
         if self.derived_columns_ is None:
