@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -234,9 +234,8 @@ class BinMapper:
         n_threads : int
             Number of threads.
         """
-        sizes = sample.n_rows, sample.n_features
-        thresholds, is_float64, ranges = _core.find_thresholds(
-            *_get_numeric_blocks(sample), *sizes, None, weights, self.max_bins, n_threads
+        thresholds, is_float64, ranges = _compute_thresholds(
+            sample, None, weights, self.max_bins, n_threads
         )
         self._set_fitted(spec, thresholds, is_float64, ranges, counted)
         return self
@@ -268,17 +267,14 @@ class BinMapper:
 
     def _find_thresholds(
         self, table: FeatureTable, weights: NDArray[np.int64] | None, max_bins: int, n_threads: int
-    ) -> tuple[Any, ...]:
-        """Return thresholds, `float64_bins_` and `ranges_` of the numeric features."""
+    ) -> _Thresholds:
+        """Find the thresholds on a sample of the rows."""
         rows = self.sample_rows(table.n_rows, weights)
         if weights is not None and rows is not None:
             weights = weights[rows]
         if table.device_array is not None:
             table, rows = table.copy_to_host(rows), None
-        sizes = table.n_rows, table.n_features
-        return _core.find_thresholds(
-            *_get_numeric_blocks(table), *sizes, rows, weights, max_bins, n_threads
-        )
+        return _compute_thresholds(table, rows, weights, max_bins, n_threads)
 
     def with_derived_columns(
         self,
@@ -697,6 +693,24 @@ def _get_numeric_blocks(
         for block in table.sparse
     ]
     return dense, [_get_arrays(block) for block in sparse]
+
+
+_Thresholds: TypeAlias = tuple[list[NDArray[np.float64]], NDArray[np.bool_], NDArray[np.float64]]
+"""Thresholds, `float64_bins_` and `ranges_` of the numeric features."""
+
+
+def _compute_thresholds(
+    table: FeatureTable,
+    rows: NDArray[np.int64] | None,
+    weights: NDArray[np.int64] | None,
+    max_bins: int,
+    n_threads: int,
+) -> _Thresholds:
+    dense, sparse = _get_numeric_blocks(table)
+    thresholds, is_float64, ranges = _core.find_thresholds(
+        dense, sparse, table.n_rows, table.n_features, rows, weights, max_bins, n_threads
+    )
+    return thresholds, is_float64, ranges
 
 
 def _round(values: np.ndarray, is_float64: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -309,7 +309,7 @@ def _print_warning(message: Warning | str, *_: object, **__: object) -> None:
     print_error(f"warning: {message}")
 
 
-# What to do about a `TextColumnError`, by its kind.
+# Remedies of a `TextColumnError`, by its kind.
 _TEXT_REMEDIES = {
     "text": "Correct the cell; if {cell!r} is a missing value, use --na-values {cell!r}",
     "separators": "Use --decimal or --thousands",

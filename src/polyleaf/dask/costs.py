@@ -12,9 +12,16 @@ from typing import NamedTuple
 import psutil
 
 from polyleaf.settings.train_config import TrainConfig
-from polyleaf.training.memory_usage import ColumnCounts, row_bytes, tree_bytes
+from polyleaf.training.memory_usage import (
+    HISTOGRAM_BINS,
+    TILE_FEATURES,
+    ColumnCounts,
+    count_leaves,
+    row_bytes,
+    tree_bytes,
+)
 
-_TILE_FEATURES, _BINS, _NUMBER_BYTES = 8, 256, 4
+_NUMBER_BYTES = 4
 
 
 class TreeHistograms(NamedTuple):
@@ -29,17 +36,15 @@ class TreeHistograms(NamedTuple):
         cls, n_features: int, columns: ColumnCounts, settings: TrainConfig
     ) -> TreeHistograms:
         """Return the histograms of the largest tree that the parameters allow."""
-        leaves = min(
-            settings.growth.max_leaves or 2**31, 2 ** min(31, settings.growth.max_depth or 31)
-        )
         by_level = 2 ** (min(31, settings.growth.max_depth or 31) - 1)
-        return cls(n_features, columns.bin_numbers, max(1, min(by_level, leaves - 1)))
+        n_splits = count_leaves(settings.growth) - 1
+        return cls(n_features, columns.bin_numbers, max(1, min(by_level, n_splits)))
 
     @property
     def histogram_bytes(self) -> int:
         """Bytes of the sums and counts of a node."""
-        n_features = -(-self.n_features // _TILE_FEATURES) * _TILE_FEATURES
-        return n_features * _BINS * _NUMBER_BYTES * self.bin_numbers
+        n_features = -(-self.n_features // TILE_FEATURES) * TILE_FEATURES
+        return n_features * HISTOGRAM_BINS * _NUMBER_BYTES * self.bin_numbers
 
     def count_sent_bytes(self, n_workers: int) -> float:
         """Return the bytes that each worker sends, and receives, for the tree."""

@@ -47,8 +47,9 @@ from polyleaf.dask.worker import (
     summarise,
     train_on_rank,
 )
+from polyleaf.estimators._fitting import has_initial_model
 from polyleaf.estimators.base import PolyleafEstimator
-from polyleaf.estimators.distributed_fit import InitialFit, RowBlocks, needs_initial_fit
+from polyleaf.estimators.distributed_fit import InitialFit, RowBlocks
 from polyleaf.model import Model
 from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.collective import WorkerLostError
@@ -326,6 +327,7 @@ class PreparedPartitions(NamedTuple):
     shared: SharedFit
     mappers: list[Future]  # of the model, and of the bins without derived columns
     codes: list[Future]
+    sizes: list[int]  # numbers of rows
     shards: list[Future]
     eval_sets: list[Future]
     row_data: dict[str, list[Future]]  # what the user passed, for a fit that is cross-fitted
@@ -358,7 +360,7 @@ def _prepare(
     costs = _plan_costs(client, data, planned_fit)
     shared, planned = planned_fit.shared, submit(_identity, planned_fit)
     initial, scores = None, [None] * len(sizes)
-    if fetch(submit(needs_initial_fit, estimator, init_model, callbacks)):
+    if has_initial_model(estimator, shared.run.init_model):
         if sum(sizes) > MAX_ROWS:
             refuse("init", "many_dask_rows")
         initial = submit(fit_initial, estimator, data.X, data.rows, init_model, callbacks)
@@ -369,9 +371,10 @@ def _prepare(
         ]
     model, decay_rate = shared.run.init_model, shared.run.decay_rate
     start = model if model is None or decay_rate is None else KnownTrees(model, decay_rate)
-    plan = submit(_identity, start), planned
+    started = submit(_identity, start)
     partitions = [
-        submit(encode_partition, *_get_rows(*fit, [i]), *plan, scores[i]) for i in range(len(sizes))
+        submit(encode_partition, *_get_rows(*fit, [i]), started, planned, scores[i])
+        for i in range(len(sizes))
     ]
     if model is not None:
         mapper = submit(attrgetter("mapper"), model)
@@ -401,17 +404,18 @@ def _prepare(
             for i, parts in sources.items()
         ]
         codes, shards = ([submit(itemgetter(k), each) for each in gathered] for k in (0, 1))
+        sizes = fetch(submit(list, [submit(count_binned_rows, each) for each in codes]))
     else:
         shards = [submit(attrgetter("shard"), partition) for partition in partitions]
     mappers = [mapper, binned_mapper]
     binned_sets = []
     for name, lazy_set in eval_sets:
         evaluated = lazy_set.submit(client, wait_for_workers)
-        values = evaluated.X, evaluated.rows, mapper
-        binned_sets.append(submit(make_eval_set, name, *values, estimator, shared))
+        binned_sets.append(
+            submit(make_eval_set, name, evaluated.X, evaluated.rows, mapper, estimator, shared)
+        )
     if shared.searches:
-        rows = codes, shards, binned_sets
-        searched = submit(search, estimator, shared, mappers, *rows, initial)
+        searched = submit(search, estimator, shared, mappers, codes, shards, binned_sets, initial)
         shared = fetch(submit(itemgetter(0), searched))
         if initial is not None:
             shards, binned_sets = (
@@ -424,7 +428,7 @@ def _prepare(
         if future.status == "error":
             future.result()
     row_data = data.rows if shared.is_cross_fitted else {}
-    return PreparedPartitions(shared, mappers, codes, shards, binned_sets, row_data, costs)
+    return PreparedPartitions(shared, mappers, codes, sizes, shards, binned_sets, row_data, costs)
 
 
 def _get_part(parts: Sequence[Sequence[object]], kind: int, i: int) -> object:
@@ -471,15 +475,16 @@ def _plan(
     return RetryLoop(retries, make_rank, data.rows["target"], data.sizes, needed).run()
 
 
-def _measure_bytes(values: object) -> int:
-    return int(sizeof(values))  # as sent, the dispatcher would have lost the sizes of arrays
+def _measure_partition(X: Any) -> tuple[int, int]:
+    """Return the columns and the bytes of a partition."""
+    return count_columns(X), int(sizeof(X))
 
 
 def _plan_costs(client: Client, data: DataFutures, planned: PlannedFit) -> list[WorkerCosts]:
     """Return the costs of each worker that trains where X lies."""
     settings, columns = planned.shared.run.settings, planned.columns
-    n_features = client.submit(count_columns, data.X[0], pure=False).result()
-    data_bytes = client.gather(client.map(_measure_bytes, data.X, pure=False))
+    measured = client.gather(client.map(_measure_partition, data.X, pure=False))
+    n_features, _ = measured[0]
     workers = client.scheduler_info(n_workers=-1)["workers"]
     shares, costs = _assign_partitions(client, data.X, data.sizes), []
     for address, share in shares.items():
@@ -489,8 +494,8 @@ def _plan_costs(client: Client, data: DataFutures, planned: PlannedFit) -> list[
             sent_bytes = columns.trees_per_round * tree.count_sent_bytes(len(shares))
             peak_bytes = workers[address]["metrics"]["memory"]
             peak_bytes += predict_training_bytes(n_rows, n_features, columns, settings)
-        sizes = sum(data_bytes[i] for i in share), sent_bytes, peak_bytes
-        costs.append(WorkerCosts(address, share, n_rows, *sizes))
+        data_bytes = sum(measured[i][1] for i in share)
+        costs.append(WorkerCosts(address, share, n_rows, data_bytes, sent_bytes, peak_bytes))
     return costs
 
 
@@ -500,7 +505,7 @@ def _train(
     prepared: PreparedPartitions,
     callbacks: Sequence[Callback],
 ) -> tuple[FitResult, FitCosts]:
-    shared, mappers, codes, shards, eval_sets, row_data, planned = prepared
+    shared, mappers, codes, sizes, shards, eval_sets, row_data, planned = prepared
 
     def make_rank(rank: int, share: Sequence[int], resume_from: Model | None) -> tuple[Any, ...]:
         return (
@@ -517,9 +522,6 @@ def _train(
         )
 
     needed = [*codes, *shards, *eval_sets, *mappers]
-    counted = retries.client.map(count_binned_rows, codes, pure=False)
-    _wait_for(retries.client, counted, retries.wait_for_workers)
-    sizes = retries.client.gather(counted)
     replays = can_replay(shared.run.settings)
     loop = RetryLoop(retries, make_rank, codes, sizes, needed, replays)
     result: FitResult = loop.run()

@@ -209,9 +209,14 @@ def fit_initial(
     callbacks: Sequence[Callback],
 ) -> InitialFit:
     """Fit the initial model to the rows of all partitions."""
-    joined = concatenate_values(X, "X"), concatenate_rows(rows)
-    n_threads = get_worker().state.nthreads
-    return fit_initial_model(estimator, *joined, init_model, callbacks, n_threads)
+    return fit_initial_model(
+        estimator,
+        concatenate_values(X, "X"),
+        concatenate_rows(rows),
+        init_model,
+        callbacks,
+        get_worker().state.nthreads,
+    )
 
 
 def get_scores(initial: InitialFit, rows: slice) -> Any:
@@ -521,8 +526,9 @@ def train_on_rank(
             resume_from=resume_from,
         )
         sent_bytes = communicator.sent_bytes / max(1, run.model.n_rounds)
-        sizes = run.target.n_rows, None, sent_bytes, measure_peak_bytes()
-        cost = WorkerCosts(get_worker().address, share, *sizes)
+        cost = WorkerCosts(
+            get_worker().address, share, run.target.n_rows, None, sent_bytes, measure_peak_bytes()
+        )
         costs = communicator.allgather_objects(cost)
         return FitResult(run.model, run.evals_log, run.outputs_log, run.learning_rates, costs)
 

@@ -224,7 +224,7 @@ def start_run(
         checkpoint = find_checkpoint(callbacks, estimator.n_estimators, init_model)
     old_model = None
     if checkpoint is not None or init_model is not None or estimator.warm_start:
-        old_model = get_init_model(estimator, checkpoint or init_model)
+        old_model = _get_init_model(estimator, checkpoint or init_model)
     n_rounds = DEFAULT_N_ESTIMATORS if estimator.n_estimators is None else estimator.n_estimators
     if old_model is not None and init_model is None:
         n_rounds = _count_further_rounds(n_rounds, old_model)
@@ -368,7 +368,7 @@ def _check_same_scores(old_model: Model, objective: Objective, n_outputs: int) -
         )
 
 
-def get_init_model(estimator: PolyleafEstimator, init_model: Any) -> Model | None:
+def _get_init_model(estimator: PolyleafEstimator, init_model: Any) -> Model | None:
     """Return the model that training continues."""
     if init_model is None:
         return getattr(estimator, "model_", None)

@@ -15,7 +15,6 @@ from polyleaf.binned_data.dataset import Dataset
 from polyleaf.callbacks import Callback
 from polyleaf.estimators._fitting import (
     describe_model,
-    get_init_model,
     has_initial_model,
     plan_candidates,
     read_initial_scores,
@@ -53,7 +52,6 @@ from polyleaf.training.prepare import (
     make_hold_out_run,
     read_split_rules,
 )
-from polyleaf.training.refit import KnownTrees
 from polyleaf.training.sampling import GlobalRowIds
 from polyleaf.training.training_run import TrainingData, TrainingRun
 from polyleaf.user_data.read_target import get_given_names
@@ -221,13 +219,11 @@ def plan_shared_fit(
     n_rows = ranks.sum(run.target.n_rows)
     if n_rows > MAX_ROWS and (is_cross_fitted or _finds_groups(run)):
         check("many_dask_rows", parameters=estimator, objective=run.objective)
-    if run.base_score is None and _needs_base_score(run):
-        of_ranks = run.replace(settings=replace(run.settings, workers=workers))
-        run.base_score = _compute_base_score(of_ranks)
-        assert run.base_score is not None
-        if any(
-            score != run.base_score.tobytes() for score in ranks.allgather(run.base_score.tobytes())
-        ):
+    of_ranks = run.replace(settings=replace(run.settings, workers=workers))
+    score = _compute_base_score(of_ranks)
+    if score is not None and run.base_score is None:
+        run.base_score = score
+        if any(other != score.tobytes() for other in ranks.allgather(score.tobytes())):
             raise ValueError(
                 f"Objective {run.objective.name!r} computes the base score of the rows of one "
                 "worker: sum over the ranks of the Context that its base_score receives, or pass "
@@ -347,17 +343,6 @@ class InitialFit(NamedTuple):
             linear_metric=self.linear_metric,
             shrinks_scores=self.shrinks_scores,
         )
-
-
-def needs_initial_fit(
-    estimator: PolyleafEstimator, init_model: object, callbacks: Sequence[Callback]
-) -> bool:
-    """Return whether a fit has an initial model, which `fit_initial_model` fits or scores."""
-    if isinstance(init_model, KnownTrees):
-        init_model = init_model.model
-    all_callbacks = [*as_callbacks(estimator.callbacks), *callbacks]
-    checkpoint = find_checkpoint(all_callbacks, estimator.n_estimators, init_model)
-    return has_initial_model(estimator, get_init_model(estimator, checkpoint or init_model))
 
 
 def fit_initial_model(

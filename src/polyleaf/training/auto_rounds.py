@@ -315,17 +315,11 @@ def _choose(
 
     The linear model is a candidate without trees, for the mean with others or alone.
     """
-    measured = [
-        (candidate, member)
-        for candidate in candidates
-        if (member := candidate.get_member()) is not None
-    ]
+    measured = [(c, member) for c in candidates if (member := c.get_member()) is not None]
     run.candidates = ()
     if is_fixed:  # the linear model alone would not have the rounds that the user asks for
         n_rounds = run.settings.boosting.n_estimators
-        measured = [
-            (candidate, replace(member, n_rounds=n_rounds)) for candidate, member in measured
-        ]
+        measured = [(c, replace(member, n_rounds=n_rounds)) for c, member in measured]
     if run.objective.balances_totals:  # the mean of several members would be too low in sum
         max_rounds = 0.0
     best, lowest = _Choice((), 0.0), math.inf
@@ -348,8 +342,7 @@ def _is_start_better(
     """Return whether the model of a candidate has a lower loss if its trees start from the linear
     model, for the same candidate without and with this start."""
     losses = [
-        _choose_weights([(candidate, candidate.member)], math.inf, splits, True, is_fixed)[1]
-        for candidate in candidates
+        _choose_weights([(c, c.member)], math.inf, splits, True, is_fixed)[1] for c in candidates
     ]
     return losses[1] < losses[0] * (1 - MIN_LINEAR_GAIN)
 
@@ -372,9 +365,7 @@ def _choose_weights(
         if is_fixed and not members:
             return math.inf
         losses, factor = [], 1.0 if is_started else weights.get(n_trees, 0.0)
-        for split, *scored in zip(
-            splits, *(candidate.scored for candidate, _ in candidates), strict=False
-        ):
+        for split, *scored in zip(splits, *(c.scored for c, _ in candidates), strict=False):
             model, first = scored[0]
             raw = sum((weights[i] * scored[i][1] for i in members), np.zeros_like(first))
             losses.append(split.compute_loss(model, raw, factor))

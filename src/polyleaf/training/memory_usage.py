@@ -14,15 +14,15 @@ import polyleaf._core as _core
 from polyleaf.binned_data.binned import create_memmap
 from polyleaf.binned_data.dataset import Dataset
 from polyleaf.objectives.base import BoundObjective
-from polyleaf.settings.train_config import TrainConfig
+from polyleaf.settings.train_config import GrowthConfig, TrainConfig
 from polyleaf.sketching.sketches import get_sketch
 from polyleaf.training.output_groups import count_groups
 from polyleaf.training.raw_scores import hessian_columns
 from polyleaf.training.tree_builder import resolve_hessian_kind
 
 _SHORT, _FLOAT, _DOUBLE = 2, 4, 8  # bytes of a number
-_TILE_FEATURES = 8
-_BINS = 256  # of a feature, in a histogram
+TILE_FEATURES = 8  # that a histogram pads the number of features to
+HISTOGRAM_BINS = 256  # of a feature
 _NODE = 72  # bytes of a node of a tree, without gains by output
 
 
@@ -77,7 +77,7 @@ def count_columns(bound: BoundObjective, settings: TrainConfig, n_targets: int) 
 
 def row_bytes(n_features: int, columns: ColumnCounts, settings: TrainConfig) -> RowBytes:
     """Return the bytes per row in training."""
-    words = _TILE_FEATURES * -(-n_features // _TILE_FEATURES)
+    words = TILE_FEATURES * -(-n_features // TILE_FEATURES)
     reads_features = settings.leaf.kind.reads_features
     quantised = 2 * _SHORT * columns.lanes  # of all rows, and gathered for nodes
     split_inputs = _FLOAT * (columns.sketched + 1 + (columns.lanes if reads_features else 0))
@@ -101,20 +101,23 @@ def histogram_bytes(
 ) -> int:
     """Return the bytes of histograms kept for nodes that may be split, and of those of threads."""
     growth, threads = settings.growth, settings.workers.n_threads
-    leaves = min(growth.max_leaves or 2**31, 2 ** min(31, growth.max_depth or 31))
-    per_node = n_features * _BINS * _FLOAT * (columns.lanes + 1)
-    per_thread = 3 * _TILE_FEATURES * _BINS * _FLOAT * (columns.lanes + 1)
+    per_node = n_features * HISTOGRAM_BINS * _FLOAT * (columns.lanes + 1)
+    per_thread = 3 * TILE_FEATURES * HISTOGRAM_BINS * _FLOAT * (columns.lanes + 1)
     if settings.leaf.gain_regressors >= 0:
         return threads * per_thread  # gradients of linear leaves differ between nodes
-    min_rows = _core.count_unkept_rows(_BINS, columns.lanes)
-    kept = min(leaves, n_rows // min_rows) + 1  # open nodes, which share no rows
+    min_rows = _core.count_unkept_rows(HISTOGRAM_BINS, columns.lanes)
+    kept = min(count_leaves(growth), n_rows // min_rows) + 1  # open nodes, which share no rows
     return min(growth.histogram_memory, kept * per_node) + threads * per_thread
+
+
+def count_leaves(growth: GrowthConfig) -> int:
+    """Return the largest number of leaves of a tree."""
+    return min(growth.max_leaves or 2**31, 2 ** min(31, growth.max_depth or 31))
 
 
 def tree_bytes(columns: ColumnCounts, settings: TrainConfig) -> int:
     """Return the bytes of the trees of all rounds."""
-    growth = settings.growth
-    leaves = min(growth.max_leaves or 2**31, 2 ** min(31, growth.max_depth or 31))
+    leaves = count_leaves(settings.growth)
     per_round = columns.trees_per_round * 2 * leaves * _NODE + 3 * leaves * _FLOAT * columns.scores
     return settings.boosting.n_estimators * per_round
 
