@@ -7,10 +7,17 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from sklearn.base import clone
 from support.configurations import draw_configuration
 from support.distributed_fits import fit_on_threads
 
-from polyleaf import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, load_model
+from polyleaf import (
+    PolyleafClassifier,
+    PolyleafMultiTask,
+    PolyleafRanker,
+    PolyleafRegressor,
+    load_model,
+)
 from polyleaf.callbacks import Checkpoint, EarlyStopping, LearningRateScheduler
 from polyleaf.model import Model
 
@@ -157,6 +164,34 @@ def test_a_constant_learning_rate_follows_others():
     changing.model_.learning_rate = 0.3
     rest = regressor(2, learning_rate=0.3).fit(X, Y, init_model=changing)
     assert "learning_rates" not in rest.model_.metadata
+
+
+@pytest.mark.parametrize(
+    ("cls", "arguments"),
+    [
+        (PolyleafRegressor, {}),
+        (PolyleafClassifier, {}),
+        (PolyleafRanker, {"qid": np.arange(120) // 8}),
+        (PolyleafMultiTask, {}),
+    ],
+)
+def test_training_that_goes_on_may_begin_to_ignore_missing_targets(cls, arguments):
+    X = np.random.default_rng(3).normal(size=(120, 4))
+    y = X[:, :2].round(1) if cls is PolyleafRegressor else (X[:, :2] > 0).astype(float)
+    missing = y.copy()
+    missing[::3, 0] = np.nan
+    if cls is PolyleafMultiTask:
+        y, missing = ({"a": X[:, 2], "b": Y[:, 0], "c": X[:, 0] > 0} for Y in (y, missing))
+        missing["a"] = np.where(X[:, 1] > 0, X[:, 2], np.nan)
+    strict, ignoring = (cls(n_estimators=3, missing_targets=m) for m in ("error", "ignore"))
+    raw = []
+    for first in (strict, ignoring):
+        old = clone(first).fit(X, y, **arguments)
+        model = clone(ignoring).fit(X, missing, init_model=old, **arguments)
+        raw.append(model.model_.predict_raw(X))
+    np.testing.assert_array_equal(*raw)
+    with pytest.raises(ValueError, match="NaN"):
+        strict.fit(X, missing, init_model=clone(strict).fit(X, y, **arguments), **arguments)
 
 
 def test_calibration_repeats_the_learning_rate_of_each_round(tmp_path):

@@ -41,6 +41,7 @@ from polyleaf.training.fit import check_scaling
 from polyleaf.training.prepare import VALIDATION, collect_eval_sets
 from polyleaf.training.refit import check_decay_rate
 from polyleaf.training.training_run import TrainingData, TrainingRun
+from polyleaf.user_data.multitask import decode_target_encoding
 from polyleaf.user_data.target import Target, TargetEncoding, encode_sparse
 
 if TYPE_CHECKING:
@@ -99,6 +100,11 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
     def _resolve_objective(self) -> ResolvedObjective:
         """Resolve the parameter `objective`; None if it depends on the target."""
         return resolve_objective(self.objective)
+
+    def _get_encoding(self, old_model: Model) -> TargetEncoding:
+        """Return the encoding of the targets of a model to continue, or to refit."""
+        encoding = decode_target_encoding(old_model.metadata, old_model.n_outputs)
+        return encoding.ignore_missing() if self.missing_targets == "ignore" else encoding
 
     def _encode_sparse_target(
         self, rows: RowData, old_model: Model | None, ranks: Communicator = SINGLE_PROCESS

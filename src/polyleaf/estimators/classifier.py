@@ -137,11 +137,7 @@ class PolyleafClassifier(
     ) -> Target:
         cls = get_single_class(resolved)
         kinds = ("classes",) if cls is None else cls.target_kinds
-        like = (
-            None
-            if old_model is None
-            else TargetEncoding.from_dict(old_model.metadata, old_model.n_outputs)
-        )
+        like = None if old_model is None else self._get_encoding(old_model)
         target = encode_classification(
             rows,
             class_weight=self.class_weight,

@@ -124,7 +124,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         assert ranks.size == 1  # no Dask estimator has several tasks
         columns = TaskColumns(rows.target)
         if old_model is not None:
-            encoding = decode_target_encoding(old_model.metadata, old_model.n_outputs)
+            encoding = self._get_encoding(old_model)
             assert isinstance(encoding, TaskEncodings)
             names = {get_task_name(key) for key in self.objective or encoding.keys}
             if names != set(encoding.names):

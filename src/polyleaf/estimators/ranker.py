@@ -257,8 +257,7 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
     ) -> Target:
         if old_model is None:
             return encode_regression(rows, missing=self.missing_targets, ranks=ranks)
-        encoding = TargetEncoding.from_dict(old_model.metadata, old_model.n_outputs)
-        return encoding.encode(rows, ranks=ranks)
+        return self._get_encoding(old_model).encode(rows, ranks=ranks)
 
     def _make_objective(
         self,

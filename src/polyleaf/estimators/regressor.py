@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
@@ -62,9 +61,7 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, RegressorParameters):
         ranks: Communicator = SINGLE_PROCESS,
     ) -> Target:
         if old_model is not None:
-            encoding = TargetEncoding.from_dict(old_model.metadata, old_model.n_outputs)
-            if self.missing_targets == "ignore":
-                encoding = replace(encoding, missing="ignore")
+            encoding = self._get_encoding(old_model)
             return weigh_targets(encoding.encode(rows, ranks=ranks), self.target_weight)
         assert isinstance(resolved, ObjectiveSpec)
         normalize = self.normalize_targets

@@ -114,6 +114,12 @@ class TargetEncoding:
         ids = self._encode_labels(read_labels(y, name), name)
         return self._encode_ids(read_weight(rows, ids, 0, name, ranks))
 
+    def ignore_missing(self) -> TargetEncoding:
+        """Return the encoding that takes NaN as a value of weight 0; a class cannot be missing."""
+        if self.kind not in ("regression", "multilabel"):
+            return self
+        return replace(self, missing="ignore")
+
     def widen(
         self, rows: RowData, name: str = "y", ranks: Communicator = SINGLE_PROCESS
     ) -> tuple[TargetEncoding, np.ndarray]:
@@ -149,7 +155,8 @@ class TargetEncoding:
                 )
             is_new = np.ones(n_outputs, bool)
             is_new[old] = False
-            values = read_regression_values(rows.target, name, self.missing)[:, is_new]
+            # Whether values may be missing is known when the widened y is encoded.
+            values = read_regression_values(rows.target, name, "ignore")[:, is_new]
             numbers = np.empty((2, n_outputs))
             numbers[:, old] = offset, scale
             numbers[:, is_new] = compute_target_scale(RowData(values), True)
