@@ -14,14 +14,15 @@
     W: "456437b237987b18",
   };
   const features = [
-    "x of the box", "y of the box", "width", "height", "pixels", "mean x", "mean y", "variance of x",
-    "variance of y", "correlation", "mean of x²y", "mean of xy²", "edges from left",
-    "edges × y", "edges from below", "edges × x",
+    "x of the box", "y of the box", "width", "height", "pixels", "mean x", "mean y",
+    "variance of x", "variance of y", "correlation", "mean of x²y", "mean of xy²",
+    "edges from left", "edges × y", "edges from below", "edges × x",
   ];
   const address = new URL("letters.wasm", document.currentScript.src);
 
   function add(parent, tag, text = "", properties = {}) {
-    const element = Object.assign(document.createElement(tag), { textContent: text, ...properties });
+    const element = document.createElement(tag);
+    Object.assign(element, { textContent: text, ...properties });
     return parent.appendChild(element);
   }
 
