@@ -152,6 +152,21 @@ def test_missing_targets_are_ignored(name):
         assert per_output[1] == pytest.approx(alone, rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    "name", ["gamma", "tweedie", "lognormal", "gamma_distribution", "negative_binomial"]
+)
+def test_a_missing_target_of_infinite_deviance_is_ignored(name):
+    """A missing target is stored as 0, whose deviance may be infinite, with a weight of 0."""
+    metric = default_metric(get_objective(name))
+    y = np.float32([[1], [2], [0], [4]])
+    prediction = np.linspace(-0.5, 1.0, 8).reshape(4, 2)
+    prediction = np.exp(prediction[:, :1]) if name in ("gamma", "tweedie") else prediction
+    kept = np.array([True, True, False, True])
+    alone = metric(RowData(y[kept], np.ones(3, np.float32)), prediction[kept])
+    value = metric(RowData(y, kept.astype(np.float32)), prediction)
+    assert np.isfinite(value) and value == pytest.approx(alone, rel=1e-12)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_per_output(name):
     y, prediction, _ = CASES[name]

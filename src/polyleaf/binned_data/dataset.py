@@ -19,6 +19,7 @@ from polyleaf.binned_data.dataset_file import read_dataset, write_dataset
 from polyleaf.binned_data.random_rows import find_repeated_rows, hash64
 from polyleaf.binned_data.target_encoding import EncodedOutputs, FeatureCodes, fit_target_statistics
 from polyleaf.runtime.capabilities import refuse
+from polyleaf.runtime.checks import format_bytes
 from polyleaf.runtime.compatibility import add_version, remove_version
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.row_data import ARGUMENTS, RowData
@@ -640,7 +641,7 @@ class Dataset:
         self.__dict__.update(remove_version("Dataset", state))
 
     def __repr__(self) -> str:
-        size = f"{self.nbytes / 2**20:.1f} MiB"
+        size = format_bytes(self.nbytes)
         return f"Dataset({self.n_rows} rows, {self.n_features} features, {size})"
 
 

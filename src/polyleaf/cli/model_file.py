@@ -16,6 +16,7 @@ from polyleaf.files.io import ReadError, require
 from polyleaf.files.readers import CsvOptions, read_table
 from polyleaf.files.schema import RANKING, Schema, read_positions, read_weights, select_columns
 from polyleaf.files.table import Table
+from polyleaf.runtime.checks import format_bytes
 
 if TYPE_CHECKING:
     from polyleaf.binned_data.dataset import Dataset
@@ -199,5 +200,5 @@ def inspect(options: Namespace) -> None:
     elif options.tree is not None:
         print(format_tree(content, options.tree))
     else:
-        print(f"file size {options.model.stat().st_size / 2**20:.2f} MiB")
+        print(f"file size {format_bytes(options.model.stat().st_size)}")
         print(summary(content, n_features=options.top))

@@ -5,11 +5,10 @@ The formulas are explained in docs/development/scaling.md.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
-
-import psutil
 
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.memory_usage import (
@@ -130,10 +129,11 @@ def predict_training_bytes(
 
 def measure_peak_bytes() -> int:
     """Return the largest memory that this process has had."""
-    info = psutil.Process().memory_info()
-    if hasattr(info, "peak_wset"):  # Windows
-        return int(info.peak_wset)
+    if sys.platform == "win32":
+        import psutil  # comes with Dask; the documentation is built without
+
+        return int(psutil.Process().memory_info().peak_wset)
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return int(peak if psutil.MACOS else 1024 * peak)
+    return int(peak if sys.platform == "darwin" else 1024 * peak)

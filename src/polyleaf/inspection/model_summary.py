@@ -20,7 +20,7 @@ from polyleaf.model.model import get_model
 from polyleaf.model.serialize import TextDestination, write_text
 from polyleaf.model.storage import LEAF_DTYPES
 from polyleaf.model.trees import SplitThresholds, Tree, left_categories, node_depths
-from polyleaf.runtime.checks import require_choice
+from polyleaf.runtime.checks import format_bytes, require_choice
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike, JsonObject, ModelLike
 from polyleaf.user_data.feature_table import FeatureTable
@@ -424,7 +424,7 @@ def summary(model: Any, n_features: int = 10) -> str:
     is_ranking = "relevance" in model.objective.target_kinds
     kind = "ranking" if is_ranking else model.metadata.get("kind", "model")
     others = ", ".join(
-        f"{dtype} {'does not fit' if number is None else _format_mib(number)}"
+        f"{dtype} {'does not fit' if number is None else format_bytes(number)}"
         for dtype, number in size["bytes_by_leaf_dtype"].items()
         if dtype != "float32"
     )
@@ -432,8 +432,8 @@ def summary(model: Any, n_features: int = 10) -> str:
         f"{kind} with {size['outputs']} output(s), "
         f"objective {model.objective.to_dict().get('name', 'unknown')}",
         f"{size['trees']} trees in {size['rounds']} rounds, {size['nodes']:,} nodes, "
-        f"{size['leaves']:,} leaves, {_format_mib(size['bytes'])} in a file (leaf values "
-        f"{_format_mib(size['bytes_of']['values'])}; with leaf_dtype {others})",
+        f"{size['leaves']:,} leaves, {format_bytes(size['bytes'])} in a file (leaf values "
+        f"{format_bytes(size['bytes_of']['values'])}; with leaf_dtype {others})",
         f"depth {depth['min']} to {depth['max']} (mean {depth['mean']:.1f}), "
         f"leaves per tree {leaves['min']} to {leaves['max']} (mean {leaves['mean']:.1f})",
         f"{size['features_used']} of {size['features']} features used",
@@ -514,10 +514,6 @@ def _nodes(model: Model, thresholds: SplitThresholds, view: Tree) -> Iterator[Js
         if model.has_statistics:
             kept["gain"] = entry["gain"]
         yield common | {"feature": model.feature_name(feature)} | rule | kept
-
-
-def _format_mib(size: int) -> str:
-    return f"{size / 2**20:.2f} MiB"
 
 
 def read_raw_offset(model: Model, offset: DataLike | None) -> np.ndarray | float:

@@ -56,12 +56,13 @@ def weighted_means(values: Array, weight: Array | None) -> tuple[float, Floats]:
         means = values.mean(axis=0, dtype=np.float64)
         return float(means.mean()), means
     weight = as_matrix(weight).astype(np.float64, copy=False)
+    if not weight.all():
+        # The value may be infinite where the weight is 0 (the deviance of a missing target).
+        values = np.where(weight > 0, values, 0.0)
     if weight.shape[1] == 1:
         totals, weights = weight[:, 0] @ values, np.full(values.shape[1], weight.sum())
     else:
-        # The value may be infinite where the weight is 0 (the deviance of a missing target).
-        totals = np.where(weight > 0, values * weight, 0.0).sum(axis=0)
-        weights = weight.sum(axis=0)
+        totals, weights = (values * weight).sum(axis=0), weight.sum(axis=0)
     return float(safe_divide(totals.sum(), weights.sum())), safe_divide(totals, weights)
 
 

@@ -24,6 +24,15 @@ def require_entry(condition: object, name: str, rule: str) -> None:
     require(condition, f"The metadata entry {name!r} of the model {rule}.")
 
 
+def format_bytes(size: float) -> str:
+    """Return a size for a message: in bytes, KiB, MiB or GiB."""
+    for unit in ("bytes", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.2f} GiB"
+
+
 def require_bins(condition: object, problem: str) -> None:
     """Raise a ValueError with what is wrong with the saved bins unless the condition holds."""
     require(

@@ -14,6 +14,7 @@ import polyleaf._core as _core
 from polyleaf.binned_data.binned import create_memmap
 from polyleaf.binned_data.dataset import Dataset
 from polyleaf.objectives.base import BoundObjective
+from polyleaf.runtime.checks import format_bytes
 from polyleaf.settings.train_config import GrowthConfig, TrainConfig
 from polyleaf.sketching.sketches import get_sketch
 from polyleaf.training.output_groups import count_groups
@@ -142,10 +143,10 @@ def make_row_allocator(
     needed = n_rows * row.others + histograms + tree_bytes(columns, settings)
     if needed > limit:
         raise ValueError(
-            f"memory_limit is {_format_size(limit)}, but with bins, scores and derivatives in "
-            f"files this training still needs {_format_size(needed)}: "
-            f"{_format_size(n_rows * row.others)} for targets, quantised gradients and the "
-            f"partition of {n_rows} rows, {_format_size(histograms)} for histograms "
+            f"memory_limit is {format_bytes(limit)}, but with bins, scores and derivatives in "
+            f"files this training still needs {format_bytes(needed)}: "
+            f"{format_bytes(n_rows * row.others)} for targets, quantised gradients and the "
+            f"partition of {n_rows} rows, {format_bytes(histograms)} for histograms "
             "(histogram_memory), and the rest for trees. Raise memory_limit, or train on fewer "
             "rows or outputs."
         )
@@ -155,7 +156,3 @@ def make_row_allocator(
     if needed + (0 if dataset.is_memmapped else bins) + n_rows * row.state <= limit:
         return np.zeros
     return lambda shape, dtype: create_memmap(shape, dtype, folder)
-
-
-def _format_size(size: int) -> str:
-    return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"

@@ -45,6 +45,7 @@ from polyleaf.objectives._utils import (
 )
 from polyleaf.objectives.base import BoundObjective
 from polyleaf.objectives.sparse_multilabel import BoundSparseObjective
+from polyleaf.runtime.checks import format_bytes
 from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.runtime.context import Context
 from polyleaf.runtime.row_data import RowData
@@ -606,14 +607,10 @@ def _check_memory(n_rows: int, n_outputs: int, config: HessianConfig, limit: int
     if needed > limit:
         raise ValueError(
             f"Full Hessians of {n_rows} rows and {n_outputs} outputs have {entries} entries per "
-            f"row and need at least {_format_size(needed)}, more than histogram_memory "
-            f'({_format_size(limit)}). Raise histogram_memory, or use "diagonal" for hessian and '
+            f"row and need at least {format_bytes(needed)}, more than histogram_memory "
+            f'({format_bytes(limit)}). Raise histogram_memory, or use "diagonal" for hessian and '
             "leaf_hessian."
         )
-
-
-def _format_size(n_bytes: float) -> str:
-    return f"{n_bytes / 2**30:.1f} GiB" if n_bytes >= 2**29 else f"{n_bytes / 2**20:.1f} MiB"
 
 
 class SparseScores:
