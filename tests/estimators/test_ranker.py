@@ -26,7 +26,9 @@ from polyleaf import (
     load_model,
 )
 from polyleaf.inspection import ParetoDisplay, make_report
+from polyleaf.runtime.collective import ThreadCommunicator
 from polyleaf.training import sampling
+from polyleaf.user_data.queries import number_queries
 from polyleaf.user_data.validation import count_rows
 
 N_QUERIES = 60
@@ -78,10 +80,17 @@ def test_learns_the_order_within_queries(model):
         pd.Categorical([f"{q:03}" for q in QID]),
         pl.Series(QID),
         QID.astype(float) - 0.5,
+        QID.astype(np.uint64) + np.uint64(2**63),
     ],
 )
 def test_ids_of_any_type(model, ids):
     assert same(fit().fit(X, y, qid=ids).predict(X), model.predict(X))
+
+
+def test_signed_and_unsigned_ids_of_ranks():
+    ids = [np.array([2**63, 2**63 + 1], np.uint64), np.array([1, 2])]
+    numbers = ThreadCommunicator.run(2, lambda ranks: number_queries(ids[ranks.rank], ranks))
+    assert [part.tolist() for part in numbers] == [[2, 3], [0, 1]]
 
 
 def test_ids_without_order():
@@ -136,6 +145,7 @@ def test_column_of_a_table(model, kind, tmp_path):
         ({"group": [N - 1]}, "group adds up to"),
         ({"group": QID}, "an id for each row is qid"),
         ({"group": [0.5, 3]}, "integers of at least 1"),
+        ({"group": np.array([2**64 - 1, N + 1], np.uint64)}, "group adds up to 1844"),
         ({"qid": QID, "X_val": X, "y_val": y}, "Evaluation set|Ranking needs the query"),
         ({"qid": QID, "eval_set": [(X, y)], "eval_qid": []}, "eval_qid has 0 entries"),
         ({"qid": QID, "eval_set": [(X, y)], "eval_group": [[3]]}, r"eval_group\[0\] adds up"),
@@ -144,6 +154,18 @@ def test_column_of_a_table(model, kind, tmp_path):
 def test_wrong_queries(arguments, message):
     with pytest.raises(ValueError, match=message):
         fit().fit(X, y, **arguments)
+
+
+def test_relevances_of_any_unit():
+    """Other estimators bound the range of y; messages do not name parameters of these."""
+    linear = fit(objective="lambdarank", gains="linear")
+    largest, smallest = (
+        fit(objective="lambdarank", gains="linear").fit(X, y * unit, qid=QID)
+        for unit in (2.0**80, 2.0**-80)
+    )
+    expected = linear.fit(X, y, qid=QID).predict(X)
+    for model in (largest, smallest):
+        np.testing.assert_array_equal(model.predict(X), expected)
 
 
 def test_unknown_column():

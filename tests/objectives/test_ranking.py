@@ -254,6 +254,8 @@ def test_extreme_scores_are_finite(name):
         (lambda: XeNdcg(gains="square"), "gains must be"),
         (lambda: XeNdcg(gains=(1.0, 0.5)), "gains must be"),
         (lambda: XeNdcg(goal_weights=((0.0, 0.0),)), "not all 0 in a row"),
+        (lambda: XeNdcg(goal_weights=((1e300, 1.0),)), "0 or from 1e-9 to 1e9"),
+        (lambda: LambdaRank(gains=(0.0, 1e300)), "0 or from 1e-30 to 1e30"),
         (lambda: XeNdcg(goal_weights=(1.0, 0.0)), "a row for each output"),
         (lambda: LambdaRank(truncation=0), "truncation must be at least 1"),
         (lambda: LambdaRank(lambda_metric="mrr"), "lambda_metric"),
@@ -275,6 +277,9 @@ def test_targets_out_of_range():
         rows = RowData(np.array([0.0, 1.0, 2.0]), query=query)
         XeNdcg(goal_weights=((1.0, 0.0),)).bind(rows)
     assert XeNdcg(gains="linear").bind(RowData(np.array([0.0, 0.5, 2.0]), query=query))
+    for size in (1e-40, 1e31, np.inf):
+        with pytest.raises(ValueError, match="0 or from 1e-30 to 1e30"):
+            LambdaRank(gains="linear").bind(RowData(np.array([0.0, size]), query=query[:2]))
 
 
 def test_names_of_other_libraries_and_stored_parameters():

@@ -4,6 +4,7 @@ matter."""
 import numpy as np
 import pytest
 from reference import ranking as reference
+from support.distributed_fits import fit_on_threads
 
 from polyleaf import PolyleafRanker, PolyleafRankerCV, RowData, blend, load_model
 from polyleaf.metrics.queries import QueryMetric
@@ -146,6 +147,47 @@ def test_continued_training_and_refit(tmp_path):
         assert model.position_bias_ is None
 
 
+def test_bias_of_the_best_round():
+    """Early stopping keeps it beside that of the last round, from which training goes on."""
+    X_new, relevance, _, _, query = simulate(seed=1, n_queries=50)
+    val = {"X_val": X_new, "y_val": relevance, "qid_val": query}
+    stopped = PolyleafRanker("lambdarank", n_estimators=60, learning_rate=0.3, n_jobs=1)
+    stopped.set_params(early_stopping_rounds=3)
+    stopped.fit(X, CLICKS, qid=QUERY, positions=POSITION, **val)
+    n_best = stopped.best_iteration_ + 1
+    assert n_best < stopped.n_iter_
+    expected = [
+        PolyleafRanker("lambdarank", n_estimators=n, learning_rate=0.3, n_jobs=1)
+        .fit(X, CLICKS, qid=QUERY, positions=POSITION)
+        .position_bias_
+        for n in (n_best, stopped.n_iter_)
+    ]
+    np.testing.assert_array_equal(stopped.position_bias_, expected[0])
+    stopped.refit(X, CLICKS, qid=QUERY, positions=POSITION)
+    np.testing.assert_array_equal(stopped.position_bias_, expected[0])
+    stopped.model_.best_iteration = None
+    np.testing.assert_array_equal(stopped.position_bias_, expected[1])
+    stopped.model_.truncate(n_best - 1)
+    assert stopped.position_bias_ is None
+    assert fit().refit(X, CLICKS, qid=QUERY).position_bias_ is None
+
+
+def test_replayed_rounds_have_the_same_bias():
+    estimator = PolyleafRanker("lambdarank", **SMALL)
+    whole = fit_on_threads(estimator, X, CLICKS, 2, qid=QUERY, positions=POSITION)[0]
+    part = whole.model_.copy()
+    part.truncate(4)
+    again = fit_on_threads(
+        estimator, X, CLICKS, 3, qid=QUERY, positions=POSITION, resume_from=part
+    )[0]
+    assert again.save_model() == whole.save_model()
+
+
+def test_a_penalty_needs_positions():
+    with pytest.raises(ValueError, match=r"position_lambda=.* has no effect without positions"):
+        fit(positions=None, position_lambda=0.1)
+
+
 def test_offsets_are_added():
     offset = np.random.default_rng(0).normal(size=len(X))
     shifted = PolyleafRanker("lambdarank", **SMALL)
@@ -160,6 +202,7 @@ def test_offsets_are_added():
         (POSITION[:-1], "positions has .* entries"),
         (POSITION + 0.5, "positions must be integers"),
         (POSITION.astype(str), "positions must be integers"),
+        (POSITION.astype(np.uint64) + np.uint64(2**63), "positions must be at most"),
     ],
 )
 def test_wrong_positions(positions, message):

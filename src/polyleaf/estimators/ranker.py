@@ -13,7 +13,7 @@ from polyleaf.estimators._fitting import refuse_objective
 from polyleaf.estimators.base import PolyleafEstimator, _checks_parameters
 from polyleaf.metrics.metric import get_metric
 from polyleaf.model import Model
-from polyleaf.model.metadata import CHOSEN_SCORE, MEMBERS, POSITION_BIAS, QUERY_COLUMN
+from polyleaf.model.metadata import CHOSEN_SCORE, MEMBERS, QUERY_COLUMN, get_position_bias
 from polyleaf.objectives import Objective
 from polyleaf.objectives.registry import ObjectiveSpec, ResolvedObjective
 from polyleaf.runtime.capabilities import FEATURES, refuse
@@ -72,8 +72,8 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
     positions_ : ndarray of shape (n_positions,), int64, or None
         The positions of the training rows.
     position_bias_ : ndarray of shape (n_positions, n_scores), float64, or None
-        What each position added to the scores of its rows in training: 0 for the first, and less
-        where fewer users look.
+        What each position added to the scores of its rows in training, by the round that
+        predictions use: 0 for the first, and less where fewer users look.
     {attributes}
 
     Examples
@@ -256,7 +256,14 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
         ranks: Communicator = SINGLE_PROCESS,
     ) -> Target:
         if old_model is None:
-            return encode_regression(rows, missing=self.missing_targets, ranks=ranks)
+            if self.position_lambda > 0 and rows.positions is None:
+                raise ValueError(
+                    f"position_lambda={self.position_lambda!r} has no effect without positions: "
+                    "pass positions to fit, or leave position_lambda out."
+                )
+            return encode_regression(
+                rows, missing=self.missing_targets, normalize=None, ranks=ranks
+            )
         return self._get_encoding(old_model).encode(rows, ranks=ranks)
 
     def _make_objective(
@@ -336,18 +343,18 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
     def positions_(self) -> np.ndarray | None:
         """The positions of the training rows, int64 (n_positions,), if `fit` received them."""
         check_is_fitted(self)
-        bias = self.model_.metadata.get(POSITION_BIAS)
-        return None if bias is None else np.array(bias["positions"])
+        bias = get_position_bias(self.model_, self._rounds(None)[1])
+        return None if bias is None else np.array(bias[0])
 
     @property
     def position_bias_(self) -> np.ndarray | None:
         """Scores that positions added in training, float64 (n_positions, n_scores)."""
         check_is_fitted(self)
-        metadata = self.model_.metadata
-        if POSITION_BIAS not in metadata:
+        bias = get_position_bias(self.model_, self._rounds(None)[1])
+        if bias is None:
             return None
-        weights = [member["weight"] for member in metadata.get(MEMBERS, ())]
-        return np.average(metadata[POSITION_BIAS]["members"], axis=0, weights=weights or None)
+        weights = [member["weight"] for member in self.model_.metadata.get(MEMBERS, ())]
+        return np.average(bias[1], axis=0, weights=weights or None)
 
     def score(
         self,

@@ -24,7 +24,8 @@ BLEND = "blend"  # weights and parameters of the models of a blend
 MEMBERS = "members"  # weight, rounds and parameters of each member, see training/members.py
 HAS_OFFSETS = "has_offsets"  # True for a model trained with offsets
 QUERY_COLUMN = "query_column"  # name of the column of X that holds the query of each row
-# positions, and of each member their biases in each score, see training/position_bias.py
+# positions, and after the best and the last round, by the number of rounds as text, the biases of
+# each member in each score; see training/position_bias.py
 POSITION_BIAS = "position_bias"
 CHOSEN_SCORE = "chosen_score"  # number of the score that the `predict` of a ranker returns
 
@@ -70,6 +71,22 @@ def get_learning_rates(model: Model) -> list[float]:
         if all(isinstance(rate, float) for rate in stored):
             return stored[:n]
     return [float(model.learning_rate)] * n
+
+
+def set_position_bias(model: Model, positions: list[int], members: list[Any]) -> None:
+    """Store the biases of each member after the last round, and keep those after the best one."""
+    old = model.metadata.get(POSITION_BIAS)
+    best = None if model.best_iteration is None else str(model.best_iteration + 1)
+    kept = {} if old is None else {n: v for n, v in old["rounds"].items() if n == best}
+    rounds = kept | {str(model.n_rounds): members}
+    model.metadata[POSITION_BIAS] = {"positions": positions, "rounds": rounds}
+
+
+def get_position_bias(model: Model, n_rounds: int) -> tuple[list[int], list[Any]] | None:
+    """Return the positions, and the biases of each member after so many rounds, if stored."""
+    stored = model.metadata.get(POSITION_BIAS, {"rounds": {}})
+    members = stored["rounds"].get(str(n_rounds))
+    return None if members is None else (stored["positions"], members)
 
 
 _KEY = "thresholds"  # in the metadata, unless all thresholds are 0.5
@@ -166,10 +183,10 @@ def _check_calibration(kind: CalibrationKind, values: Any, n_targets: int | None
 
 def _is_bias(bias: Any, n_outputs: int) -> bool:
     try:
-        values = np.array(bias["members"], np.float64)
-        is_complete = values.shape[1:] == (len(bias["positions"]), n_outputs)
-        return is_complete and bool(np.isfinite(values).all())
-    except (KeyError, TypeError, ValueError):
+        shape = (len(bias["positions"]), n_outputs)
+        parts = [np.array(members, np.float64) for members in bias["rounds"].values()]
+        return all(part.shape[1:] == shape and np.isfinite(part).all() for part in parts)
+    except (AttributeError, KeyError, TypeError, ValueError):
         return False
 
 

@@ -74,8 +74,7 @@ def _check_fits_float16(blocks: list[Values]) -> None:
     if largest > _MAX_FLOAT16:
         raise ValueError(
             f"float16 represents numbers up to {_MAX_FLOAT16:g}, but a leaf value is {largest:g}. "
-            f"{advice}; for targets on a large scale, normalize_targets=True keeps leaf values "
-            "near 1."
+            f"{advice}; PolyleafRegressor(normalize_targets=True) keeps leaf values near 1."
         )
     if 0 < largest < _MIN_FLOAT16_SCALE:
         raise ValueError(

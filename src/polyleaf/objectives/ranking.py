@@ -33,7 +33,15 @@ from polyleaf.objectives.base import Array, BoundObjective, Objective, as_matric
 from polyleaf.objectives.registry import register
 from polyleaf.runtime.checks import require_choice
 from polyleaf.runtime.context import Context
-from polyleaf.runtime.queries import Gains, Queries, check_gains, compute_gains, make_discounts
+from polyleaf.runtime.queries import (
+    GAIN_RANGE,
+    Gains,
+    Queries,
+    check_gains,
+    compute_gains,
+    is_gain,
+    make_discounts,
+)
 from polyleaf.runtime.row_data import RowData
 
 # Share of a row without relevance in the distribution of `XeNdcg`: the mean of the random shares
@@ -75,10 +83,10 @@ class RankingObjective(Objective):
                 "goal_weights must have a row for each output and a column for each goal; got "
                 f"shape {weights.shape}."
             )
-        is_valid = np.isfinite(weights).all() and (weights >= 0).all()
-        if not (is_valid and weights.any(axis=1).all()):
+        in_range = (weights == 0) | ((weights >= 1e-9) & (weights <= 1e9))
+        if not (in_range.all() and weights.any(axis=1).all()):
             raise ValueError(
-                "goal_weights must be finite, not negative, and not all 0 in a row; got "
+                "goal_weights must be 0 or from 1e-9 to 1e9, and not all 0 in a row; got "
                 f"{self.goal_weights!r}."
             )
         object.__setattr__(self, "goal_weights", tuple(map(tuple, weights.tolist())))
@@ -104,8 +112,8 @@ class RankingObjective(Objective):
             Targets (n, K), weights (n, 1) or (n, K), or None.
         """
         target = rows.target
-        is_valid = np.isfinite(target) & (target >= 0)
-        domain = "finite relevances of at least 0"
+        is_valid = is_gain(target)
+        domain = f"relevances that are {GAIN_RANGE}"
         if self.gains != "linear":
             largest = 31 if self.gains == "exponential" else len(self.gains) - 1
             is_valid &= (target <= largest) & (target == np.floor(target))

@@ -116,6 +116,14 @@ def make_discounts(n: int) -> tuple[Floats, Floats]:
     return discounts, np.concatenate([[0.0], np.cumsum(discounts)])
 
 
+GAIN_RANGE = "0 or from 1e-30 to 1e30"  # which float32 holds, and quotients of two
+
+
+def is_gain(values: np.ndarray) -> NDArray[np.bool_]:
+    """Return whether gains are in `GAIN_RANGE`."""
+    return (values == 0) | ((values >= 1e-30) & (values <= 1e30))
+
+
 def check_gains(gains: str | Sequence[float]) -> Gains:
     """Return gains as "exponential", "linear" or a tuple; raise ValueError for anything else."""
     if isinstance(gains, str):
@@ -123,12 +131,12 @@ def check_gains(gains: str | Sequence[float]) -> Gains:
             return gains
     else:
         table = np.asarray(gains, dtype=np.float64)
-        is_valid = table.ndim == 1 and len(table) > 1 and np.isfinite(table).all()
-        if is_valid and (np.diff(table) >= 0).all() and table[0] >= 0:
+        is_valid = table.ndim == 1 and len(table) > 1 and is_gain(table).all()
+        if is_valid and (np.diff(table) >= 0).all():
             return tuple(table.tolist())
     raise ValueError(
         'gains must be "exponential", "linear", or the gains of relevance 0, 1, 2 and so on, which '
-        f"must not be negative or decrease; got {gains!r}."
+        f"must be {GAIN_RANGE} and not decrease; got {gains!r}."
     )
 
 

@@ -667,8 +667,10 @@ class RankerParameters(SharedParameters):
     )
     """Metric whose change weighs a pair of rows."""
 
-    lambda_normalization: bool = parameter(default=LambdaRank.lambda_normalization)
-    """Objectives "lambdarank" and "pairwise": whether the gradients of a query are divided by their
+    lambda_normalization: bool = parameter(
+        default=LambdaRank.lambda_normalization, requires={"objective": "lambdarank"}
+    )
+    """Also of the objective "pairwise": whether the gradients of a query are divided by their
     sum, so that queries of many pairs count less (LightGBM: lambdarank_norm)."""
 
     position_lambda: float = parameter(default=0.0, interval="[0, inf)")

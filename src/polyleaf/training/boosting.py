@@ -21,6 +21,7 @@ from polyleaf.model.metadata import (
     POSITION_BIAS,
     get_learning_rates,
     set_learning_rates,
+    set_position_bias,
 )
 from polyleaf.objectives._utils import minimise_base_score
 from polyleaf.runtime.timing import TREES, measure_phase
@@ -100,6 +101,7 @@ def refit(run: TrainingRun) -> None:
     old = run.init_model
     assert old is not None
     run.metadata = renew_metadata(run)
+    run.metadata.pop(POSITION_BIAS, None)  # that of the old rows
     bound = bind_objective(run.objective, run.rows, run.settings)
     model = make_model(run, bound)
     settings = run.settings.replace_output_groups(None)  # those of the trees are followed
@@ -111,12 +113,13 @@ def refit(run: TrainingRun) -> None:
     }
     rates = get_learning_rates(old)
     run.learning_rates = {}
+    model.best_iteration, model.best_score = old.best_iteration, old.best_score
     for round, groups in groups_of_round.items():
         model.learning_rate = run.learning_rates[round] = rates[round]
         loop.step(round, groups)
+        loop.store_position_bias()
         sync_ranks(run.settings.workers.communicator, model, ends=False)
     set_learning_rates(model, run.learning_rates)
-    model.best_iteration, model.best_score = old.best_iteration, old.best_score
     model.evals_log, model.has_statistics = old.evals_log, old.has_statistics
     run.model = model
 
@@ -177,10 +180,12 @@ def _continue_training(
         model.truncate(model.n_rounds - count_last_stumps(model, MAX_FAILED_ROUNDS))
     model.best_iteration = model.best_score = None
     model.learning_rate = run.settings.boosting.learning_rate
-    components = make_components(run, bound, model, hooks)
-    loop = BoostingLoop(run.settings, components, learning_rates=rates)
+    loop = BoostingLoop(run.settings, make_components(run, bound, model, hooks), rates)
     for round in range(model.n_rounds, complete.n_rounds):
         loop.replay_round(complete, round)
+    for number, components in enumerate(loop.members):
+        if components.positions is not None:  # the replayed rounds are part of it already
+            components.positions.start_from(complete, number)
     return loop, best_round
 
 
@@ -302,6 +307,7 @@ class BoostingLoop:
                 if rates_vary:
                     set_learning_rates(model, self.learning_rates)
                 stops = [callback.after_iteration(model, round, log) for callback in watchers]
+                self.store_position_bias()
                 n_complete = round + 1
                 stops += [callback.after_iteration(model, round, log) for callback in others]
                 if self._should_stop(any(stops) or not goes_on):
@@ -339,13 +345,14 @@ class BoostingLoop:
         if len(self.members) > 1:
             active = select_active([m.member.n_rounds for m in self.members], round)
         has_split = [self._train_member(i, round, groups) for i in active]
+        return self._should_continue(any(has_split))
+
+    def store_position_bias(self) -> None:
+        """Store the biases of positions after this round, whose metrics callbacks have seen."""
         biases = [m.positions for m in self.members if m.positions is not None]
         if biases:
-            self.model.metadata[POSITION_BIAS] = {
-                "positions": biases[0].positions.tolist(),
-                "members": [bias.values.tolist() for bias in biases],
-            }
-        return self._should_continue(any(has_split))
+            members = [bias.values.tolist() for bias in biases]
+            set_position_bias(self.model, biases[0].positions.tolist(), members)
 
     def _train_member(self, number: int, round: int, groups: Sequence[TreeOutputs]) -> bool:
         """Train the trees of one member in a round; return whether its scores have changed."""
@@ -387,17 +394,23 @@ class BoostingLoop:
         return self._should_continue(has_split)
 
     def _replay_member(self, number: int, trained: Model, round: int, trees: Sequence[int]) -> bool:
-        member, state = self.members[number].member, self.members[number].state
-        has_split = False
-        if any(trained.forest.tree(i).n_leaves == 1 for i in trees):
+        components, has_split = self.members[number], False
+        member, state, positions = components.member, components.state, components.positions
+        # Trees without a split, and the steps of positions, depend on the derivatives.
+        uses_derivatives = [
+            positions is not None or trained.forest.tree(i).n_leaves == 1 for i in trees
+        ]
+        if any(uses_derivatives):
             state.update_derivatives()
-        for i in trees:
+        for i, is_used in zip(trees, uses_derivatives, strict=True):
             tree, outputs = trained.forest.tree(i), trained.forest.outputs(i)
-            if tree.n_leaves == 1 and self.updates_per_tree:
+            if is_used and self.updates_per_tree:
                 state.update_derivatives()
             weighted = cast(Leaves, trained.forest.values(i))
             leaves = scale_leaves(weighted, 1 / member.weight)
             has_split |= tree.n_leaves > 1 or state.moves_all_rows(leaves, outputs)
+            if positions is not None:
+                positions.update(outputs, self.model.learning_rate)
             self.model.append(tree, weighted, round, outputs)
             added = _core.Forest(self.model.n_outputs)
             added.append(tree, leaves, outputs)

@@ -9,14 +9,12 @@ Newton step, as if the positions were the leaves of one more tree; the loss then
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import TreeOutputs
-from polyleaf.model.metadata import POSITION_BIAS
+from polyleaf.model.metadata import get_position_bias
 from polyleaf.runtime.row_data import RowData
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.leaf_fitters import make_leaf_config
@@ -42,9 +40,9 @@ class PositionBias:
 
     def start_from(self, model: Model, member: int) -> None:
         """Start from the values of a model that is continued; new positions have 0."""
-        stored: Any = model.metadata.get(POSITION_BIAS)
+        stored = get_position_bias(model, model.n_rounds)
         if stored is not None:
-            values = dict(zip(stored["positions"], stored["members"][member], strict=True))
+            values = dict(zip(stored[0], stored[1][member], strict=True))
             for i, position in enumerate(self.positions.tolist()):
                 self.values[i] = values.get(position, 0.0)
             self._show()

@@ -37,6 +37,10 @@ def read_queries(rows: RowData, n_rows: int, ranks: Communicator = SINGLE_PROCES
             "positions must be integers, the position at which each row was shown, such as 1 for "
             f"the first; got {positions.dtype}."
         )
+    if positions.max(initial=0) > np.iinfo(np.int64).max:
+        raise ValueError(
+            f"positions must be at most {np.iinfo(np.int64).max}; got {positions.max()}."
+        )
     return rows.replace(positions=positions.astype(np.int64))
 
 
@@ -51,6 +55,8 @@ def number_queries(ids: np.ndarray, ranks: Communicator = SINGLE_PROCESS) -> NDA
         return numbers
     parts = ranks.allgather_objects(present)
     check_same_kind(parts, "qid")
+    if len({part.dtype for part in parts}) > 1:  # NumPy joins int64 and uint64 as float64
+        parts = [part.astype(object) for part in parts]
     every = _find_unique(np.concatenate(parts))[0]
     number_of = {value: i for i, value in enumerate(every.tolist())}
     return np.array([number_of[value] for value in present.tolist()], np.int64)[numbers]
@@ -92,11 +98,11 @@ def get_query_ids(X: Any, qid: Any, group: Any, names: tuple[str, str] = ("qid",
             f"{names[1]} must hold the number of rows of each query, integers of at least 1; an id "
             f"for each row is {names[0]}."
         )
-    n_rows, total = count_rows(X), int(sizes.sum())
+    n_rows, total = count_rows(X), sum(sizes.tolist())
     if total != n_rows:
         hint = f"; an id for each row is {names[0]}" if len(sizes) == n_rows else ""
         raise ValueError(f"{names[1]} adds up to {total} rows, but X has {n_rows}{hint}.")
-    return np.repeat(np.arange(len(sizes)), sizes)
+    return np.repeat(np.arange(len(sizes)), sizes.astype(np.int64))
 
 
 def separate_column(X: Any, name: object, argument: str) -> tuple[Any, Any]:

@@ -480,7 +480,7 @@ def encode_regression(
     rows: RowData,
     *,
     missing: Literal["error", "ignore"] = "error",
-    normalize: Normalize = False,
+    normalize: Normalize | None = False,
     ranks: Communicator = SINGLE_PROCESS,
 ) -> Target:
     """Encode a regression target.
@@ -494,8 +494,9 @@ def encode_regression(
         weights of rows or of single values.
     missing : {"error", "ignore"}
         Whether NaN in y is an error or a value of weight 0.
-    normalize : bool or "auto"
-        Target scaling: see :func:`polyleaf.user_data.target_scaling.compute_target_scale`.
+    normalize : bool, "auto" or None
+        Target scaling: see :func:`polyleaf.user_data.target_scaling.compute_target_scale`. None:
+        for relevances, whose unit does not matter.
     ranks : Communicator
         Connection to the other rows.
     """
@@ -510,7 +511,9 @@ def encode_regression(
         check_related_names(rows.weight, names, "sample_weight of y")
     if rows.weight is not None or missing == "ignore":
         check_outputs_have_weight(read, names, ranks)
-    offset, scale = compute_target_scale(read, normalize, ranks)
+    offset = scale = None
+    if normalize is not None:
+        offset, scale = compute_target_scale(read, normalize, ranks)
     encoding = TargetEncoding(
         kind="regression",
         n_outputs=columns.shape[1],
