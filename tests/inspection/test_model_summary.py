@@ -86,7 +86,9 @@ def test_dump_predicts_as_the_model(scalar, kinds):
 def test_dump_to_a_file(tmp_path):
     model = random_model()
     dump = dump_json(model, tmp_path / "model.json")
-    assert json.loads((tmp_path / "model.json").read_text()) == json.loads(json.dumps(dump))
+    content = (tmp_path / "model.json").read_bytes()
+    assert json.loads(content) == json.loads(json.dumps(dump))
+    assert b"\r" not in content  # the same bytes on Windows
 
 
 def test_deep_trees_are_dumped():

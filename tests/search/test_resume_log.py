@@ -34,6 +34,12 @@ def test_incomplete_last_line_is_dropped(tmp_path):
     assert [ResumeLog(path, SETTINGS).find({}, fold).curve for fold in (0, 1)] == [[1.0], [2.0]]
 
 
+def test_files_have_the_same_bytes_on_every_system(tmp_path):
+    path = tmp_path / "log"
+    ResumeLog(path, SETTINGS).add({}, 0, TrialRecord([1.0], 1.0))
+    assert path.read_bytes().count(b"\n") == 2 and b"\r" not in path.read_bytes()
+
+
 def test_search_killed_at_its_start_begins_again(tmp_path):
     path = tmp_path / "log"
     ResumeLog(path, SETTINGS)

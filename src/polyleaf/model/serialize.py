@@ -419,11 +419,14 @@ def write(target: Destination, data: bytes, load: Callable[[bytes], object]) -> 
 
 
 def write_text(target: TextDestination, text: str) -> None:
-    """Write text to a path (UTF-8) or an open text file; raise TypeError for other targets."""
+    """Write text to a path or an open text file; raise TypeError for other targets.
+
+    Files have the same bytes on every system: UTF-8, with lines that end in a line feed.
+    """
     if hasattr(target, "write"):
         write_open(target, text)
     else:
-        as_path(target).write_text(text, "utf-8")
+        as_path(target).write_text(text, "utf-8", newline="\n")
 
 
 def write_open(target: Any, data: bytes | str) -> None:

@@ -43,7 +43,7 @@ class ResumeLog:
         complete = content[: content.rfind(b"\n") + 1]
         first_line = json.dumps(settings) + "\n"
         if not complete and first_line.encode().startswith(content):
-            self._path.write_text(first_line)
+            self._path.write_text(first_line, "utf-8", newline="\n")
             return
         for i, line in enumerate((complete or content).splitlines()):
             try:
@@ -77,7 +77,7 @@ class ResumeLog:
             return
         line = json.dumps({"parameters": parameters, "fold": fold, **record._asdict()})
         try:
-            with self._path.open("a") as file:
+            with self._path.open("a", encoding="utf-8", newline="\n") as file:
                 file.write(line + "\n")
         except OSError as error:
             warn_user(
