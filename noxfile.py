@@ -154,7 +154,7 @@ def wheels(session: nox.Session) -> None:
 
 @nox.session
 def release(session: nox.Session) -> None:
-    """Make a release in a copy and check its distributions; publishes nothing."""
+    """Make a release in a copy, with the wheels of all systems, and check it; publishes nothing."""
     version = session.posargs or [PROJECT["version"]]
     session.run("scripts/release", *version, "--dry-run", external=True)
 
