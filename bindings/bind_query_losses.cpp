@@ -40,19 +40,37 @@ struct PairLossOptions {
   }
 };
 
+// Settings of a loss of neighbours in random orders, with the arrays that they point to.
+struct NeighbourLossOptions {
+  NeighbourOptions options;
+  Ranks discount;
+  Array1<const float> noise;
+
+  NeighbourLossOptions(int64_t n_orders, Ranks ranks, Array1<const float> quantiles)
+      : discount(std::move(ranks)), noise(std::move(quantiles)) {
+    require(noise.size() == size_t{1} << kNoiseBits, "noise must have 4096 values.");
+    options.n_orders = n_orders;
+    options.truncation = static_cast<int64_t>(discount.size());
+    options.discount = discount.data();
+    options.noise = noise.data();
+  }
+};
+
 // A loss bound to the queries of a data set.
 class QueryLoss {
  public:
   QueryLoss(Array1<const int32_t> rows, Array1<const int64_t> begin, Array2<const float> target,
             Optional2<const float> weight, Array2<const double> scale,
-            Optional2<const float> goal_weight, std::optional<PairLossOptions> pairs)
+            Optional2<const float> goal_weight, std::optional<PairLossOptions> pairs,
+            std::optional<NeighbourLossOptions> neighbours)
       : rows_(std::move(rows)),
         begin_(std::move(begin)),
         target_(std::move(target)),
         weight_(std::move(weight)),
         scale_(std::move(scale)),
         goal_weight_(std::move(goal_weight)),
-        pairs_(std::move(pairs)) {
+        pairs_(std::move(pairs)),
+        neighbours_(std::move(neighbours)) {
     require(rows_.size() == target_.shape(0), "rows must list each row of target once.");
     require(!weight_ || weight_->shape(0) == target_.shape(0),
             "weight must have one row for each row of target.");
@@ -74,7 +92,9 @@ class QueryLoss {
       require(array.shape(0) == raw.shape(0) && array.shape(1) == raw.shape(1),
               "g and h must be shaped like raw.");
     nb::gil_scoped_release release;
-    if (pairs_)
+    if (neighbours_)
+      neighbour_derivatives(input, neighbours_->options, g.data(), h.data(), context);
+    else if (pairs_)
       pair_derivatives(input, pairs_->options, g.data(), h.data(), context);
     else
       listwise_derivatives(input, g.data(), h.data(), context);
@@ -85,7 +105,9 @@ class QueryLoss {
     NewArray<double> out({scale_.shape(0), raw.shape(1)});
     {
       nb::gil_scoped_release release;
-      if (pairs_)
+      if (neighbours_)
+        neighbour_losses(input, neighbours_->options, out.data, context);
+      else if (pairs_)
         pair_losses(input, pairs_->options, out.data, context);
       else
         listwise_losses(input, out.data, context);
@@ -123,6 +145,7 @@ class QueryLoss {
   Array2<const double> scale_;
   Optional2<const float> goal_weight_;
   std::optional<PairLossOptions> pairs_;
+  std::optional<NeighbourLossOptions> neighbours_;
 };
 
 }  // namespace
@@ -133,15 +156,20 @@ void bind_query_losses(nb::module_& m) {
            nb::arg("measure"), nb::arg("truncation"), nb::arg("largest_difference"),
            nb::arg("normalise"), nb::arg("discount").noconvert(),
            nb::arg("discount_sums").noconvert());
-  nb::class_<QueryLoss>(m, "QueryLoss",
-                        "Ranking loss of the rows of queries: listwise, or of pairs with `pairs`.")
+  nb::class_<NeighbourLossOptions>(m, "NeighbourLossOptions",
+                                   "Settings of a ranking loss of neighbours in random orders.")
+      .def(nb::init<int64_t, Ranks, Array1<const float>>(), nb::kw_only(), nb::arg("n_orders"),
+           nb::arg("discount").noconvert(), nb::arg("noise").noconvert());
+  nb::class_<QueryLoss>(
+      m, "QueryLoss",
+      "Ranking loss of the rows of queries: listwise, of `pairs`, or of `neighbours`.")
       .def(nb::init<Array1<const int32_t>, Array1<const int64_t>, Array2<const float>,
                     Optional2<const float>, Array2<const double>, Optional2<const float>,
-                    std::optional<PairLossOptions>>(),
+                    std::optional<PairLossOptions>, std::optional<NeighbourLossOptions>>(),
            nb::kw_only(), nb::arg("rows").noconvert(), nb::arg("begin").noconvert(),
            nb::arg("target").noconvert(), nb::arg("weight").noconvert().none(),
            nb::arg("scale").noconvert(), nb::arg("goal_weight").noconvert().none(),
-           nb::arg("pairs").none())
+           nb::arg("pairs").none(), nb::arg("neighbours").none())
       .def("derivatives", &QueryLoss::derivatives, nb::arg("raw").noconvert(),
            nb::arg("g").noconvert(), nb::arg("h").noconvert(), nb::arg("n_threads"),
            "Write the gradients and Hessians at raw scores, (n_rows, n_outputs), into g and h.")

@@ -47,6 +47,10 @@ uint32_t order_bits(float x) {
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
+float from_order_bits(uint32_t bits) {
+  return __builtin_bit_cast(float, bits & 0x80000000u ? bits & 0x7fffffffu : ~bits);
+}
+
 // The documents of one query, as one output scores and one goal judges them.
 struct Documents {
   int64_t n = 0;
@@ -290,12 +294,34 @@ Run precision_run(const PairOptions& options, int64_t begin, int64_t end, double
   return run;
 }
 
+// Sort documents of equal score by descending gain and weight, so that sums over them have one
+// order.
+void sort_ties(Documents& documents, Scratch& scratch) {
+  for (int64_t begin = 0, end; begin < documents.n; begin = end) {
+    for (end = begin + 1; end < documents.n && documents.score[end] == documents.score[begin];)
+      ++end;
+    if (end - begin == 1) continue;
+    Scratch::Tie* ties = scratch.ties();
+    for (int64_t i = begin; i < end; ++i)
+      ties[i] = {static_cast<uint64_t>(~order_bits(documents.target[i])) << 32 |
+                     ~order_bits(documents.weight[i]),
+                 documents.position[i]};
+    std::sort(ties + begin, ties + end,
+              [](const Scratch::Tie& a, const Scratch::Tie& b) { return a.key < b.key; });
+    for (int64_t i = begin; i < end; ++i) {
+      documents.target[i] = from_order_bits(~static_cast<uint32_t>(ties[i].key >> 32));
+      documents.weight[i] = from_order_bits(~static_cast<uint32_t>(ties[i].key));
+      documents.position[i] = ties[i].position;
+    }
+  }
+}
+
 // Pairs of the documents of a query: groups of equal score and gain, and runs of equal score.
 class Pairs {
  public:
   Pairs(const PairOptions& options, Documents& documents, Scratch& scratch)
       : options_(options), scratch_(scratch) {
-    sort_ties(documents);
+    sort_ties(documents, scratch);
     make_groups(documents);
   }
 
@@ -337,32 +363,6 @@ class Pairs {
   }
 
  private:
-  // Sort documents of equal score by descending gain and weight, so that sums over them have one
-  // order.
-  void sort_ties(Documents& documents) {
-    for (int64_t begin = 0, end; begin < documents.n; begin = end) {
-      for (end = begin + 1; end < documents.n && documents.score[end] == documents.score[begin];)
-        ++end;
-      if (end - begin == 1) continue;
-      Scratch::Tie* ties = scratch_.ties();
-      for (int64_t i = begin; i < end; ++i)
-        ties[i] = {static_cast<uint64_t>(~order_bits(documents.target[i])) << 32 |
-                       ~order_bits(documents.weight[i]),
-                   documents.position[i]};
-      std::sort(ties + begin, ties + end,
-                [](const Scratch::Tie& a, const Scratch::Tie& b) { return a.key < b.key; });
-      for (int64_t i = begin; i < end; ++i) {
-        documents.target[i] = from_order_bits(~static_cast<uint32_t>(ties[i].key >> 32));
-        documents.weight[i] = from_order_bits(~static_cast<uint32_t>(ties[i].key));
-        documents.position[i] = ties[i].position;
-      }
-    }
-  }
-
-  static float from_order_bits(uint32_t bits) {
-    return __builtin_bit_cast(float, bits & 0x80000000u ? bits & 0x7fffffffu : ~bits);
-  }
-
   void make_groups(const Documents& documents) {
     const DocumentGroups group = groups();
     float* score = scratch_.floats(kGroupScore);
@@ -410,7 +410,105 @@ class Pairs {
   std::vector<int64_t> first_rank_, end_group_;  // of each run
 };
 
+// --- neighbours in random orders ---
+
+// The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+uint64_t mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+// Call f(better, worse, weight of the pair without that of its documents, e) for the neighbours; e
+// is e^-|difference of scores|.
+template <class F>
+void visit_neighbours(const NeighbourOptions& options, Documents& documents, Scratch& scratch,
+                      F&& f) {
+  sort_ties(documents, scratch);
+  uint64_t state = static_cast<uint64_t>(documents.n);
+  for (int64_t i = 0; i < documents.n; ++i)
+    state = mix(state ^ (static_cast<uint64_t>(order_bits(documents.score[i])) << 32 |
+                         order_bits(documents.target[i])));
+  uint64_t* keys = scratch.keys();
+  const int64_t n_pairs = std::min(documents.n - 1, options.truncation);
+  for (int64_t order = 0; order < options.n_orders; ++order) {
+    for (int64_t i = 0; i < documents.n; ++i) {
+      state += 0x9e3779b97f4a7c15u;
+      const float noise = options.noise[mix(state) >> (64 - kNoiseBits)];
+      keys[i] = static_cast<uint64_t>(~order_bits(documents.score[i] + noise)) << 32 |
+                static_cast<uint64_t>(i);
+    }
+    if (n_pairs + 1 < documents.n)
+      std::partial_sort(keys, keys + n_pairs + 1, keys + documents.n);
+    else
+      std::sort(keys, keys + documents.n);
+    float* differences = documents.g;
+    float* e = documents.h;
+    for (int64_t rank = 0; rank < n_pairs; ++rank)
+      differences[rank] = -std::abs(documents.score[static_cast<int32_t>(keys[rank])] -
+                                    documents.score[static_cast<int32_t>(keys[rank + 1])]);
+    POLYLEAF_SELECT(query_kernels).exponentials(differences, 0.0f, e, n_pairs);
+    for (int64_t rank = 0; rank < n_pairs; ++rank) {
+      int64_t better = static_cast<int32_t>(keys[rank]);
+      int64_t worse = static_cast<int32_t>(keys[rank + 1]);
+      if (documents.target[better] < documents.target[worse]) std::swap(better, worse);
+      const double gained = static_cast<double>(documents.target[better]) - documents.target[worse];
+      if (gained > 0.0) f(better, worse, options.discount[rank] * gained, e[rank]);
+    }
+  }
+}
+
 }  // namespace
+
+void neighbour_derivatives(const QueryInput& input, const NeighbourOptions& options, float* g,
+                           float* h, const Context& context) {
+  compute_derivatives(
+      input, true, g, h, context, [&](double scale, Documents& documents, Scratch& scratch) {
+        double* gradient = scratch.doubles(0);
+        double* hessian = scratch.doubles(1);
+        std::fill_n(gradient, documents.n, 0.0);
+        std::fill_n(hessian, documents.n, 0.0);
+        const auto add = [&](int64_t i, int64_t j, double size, double e) {
+          const double inverse = 1.0 / (1.0 + e), weight = scale * size * documents.weight[i];
+          const bool is_right = documents.score[i] > documents.score[j];
+          const double pair_gradient = weight * (is_right ? e * inverse : inverse);
+          const double pair_hessian = weight * (e * inverse * inverse);
+          gradient[i] -= pair_gradient;
+          gradient[j] += pair_gradient;
+          hessian[i] += pair_hessian;
+          hessian[j] += pair_hessian;
+        };
+        visit_neighbours(options, documents, scratch, add);
+        for (int64_t begin = 0, end; begin < documents.n; begin = end) {
+          double sum_g = 0.0, sum_h = 0.0;
+          for (end = begin; end < documents.n && documents.score[end] == documents.score[begin] &&
+                            documents.target[end] == documents.target[begin] &&
+                            documents.weight[end] == documents.weight[begin];
+               ++end) {
+            sum_g += gradient[end];
+            sum_h += hessian[end];
+          }
+          const double n = static_cast<double>(end - begin);
+          std::fill(documents.g + begin, documents.g + end, static_cast<float>(sum_g / n));
+          std::fill(documents.h + begin, documents.h + end,
+                    std::max(static_cast<float>(sum_h / n), kMinHessian));
+        }
+      });
+}
+
+void neighbour_losses(const QueryInput& input, const NeighbourOptions& options, double* losses,
+                      const Context& context) {
+  compute_losses(
+      input, true, losses, context,
+      [&](double scale, Documents& documents, Scratch& scratch, std::vector<double>& terms) {
+        const auto add = [&](int64_t i, int64_t j, double size, double e) {
+          const double shortfall =
+              std::max(static_cast<double>(documents.score[j]) - documents.score[i], 0.0);
+          terms.push_back(scale * size * documents.weight[i] * (shortfall + rounded_log1p(e)));
+        };
+        visit_neighbours(options, documents, scratch, add);
+      });
+}
 
 void listwise_derivatives(const QueryInput& input, float* g, float* h, const Context& context) {
   compute_derivatives(input, false, g, h, context,

@@ -62,7 +62,25 @@ struct PairOptions {
 void pair_derivatives(const QueryInput& input, const PairOptions& options, float* g, float* h,
                       const Context& context);
 
+struct NeighbourOptions {
+  // Random orders of each query; pairs of neighbours count at so many first ranks.
+  int64_t n_orders = 0, truncation = 0;
+  const double* discount = nullptr;  // of each of these ranks, for the upper neighbour
+  const float* noise = nullptr;      // quantiles of the noise, 2^kNoiseBits of them
+};
+constexpr int kNoiseBits = 12;
+
+// As pair_derivatives, for the neighbours in orders by score plus noise:
+//   w_ij = `scale` weight_i discount |target_i - target_j|, summed over the orders.
+// The noise follows from the scores and targets of a query, whatever the order of its rows, so that
+// it is new in each round, and the same for the same query. Documents of equal score, target and
+// weight have their mean derivatives.
+void neighbour_derivatives(const QueryInput& input, const NeighbourOptions& options, float* g,
+                           float* h, const Context& context);
+
 // Losses of the queries, (n_queries, n_outputs).
+void neighbour_losses(const QueryInput& input, const NeighbourOptions& options, double* losses,
+                      const Context& context);
 void listwise_losses(const QueryInput& input, double* losses, const Context& context);
 void pair_losses(const QueryInput& input, const PairOptions& options, double* losses,
                  const Context& context);

@@ -8,8 +8,15 @@ import pytest
 from reference import ranking as reference
 from support.isa import run_on_each_isa
 
-from polyleaf import PolyleafRanker
-from polyleaf.objectives import LambdaRank, PairwiseRank, XeNdcg, get_objective, objective_from_dict
+from polyleaf import PolyleafRanker, _core
+from polyleaf.objectives import (
+    LambdaRank,
+    PairwiseRank,
+    XeNdcg,
+    YetiRank,
+    get_objective,
+    objective_from_dict,
+)
 from polyleaf.runtime.row_data import RowData
 
 F32 = np.float32
@@ -23,6 +30,7 @@ LOSSES = {
     "map@4": LambdaRank(lambda_metric="map", truncation=4),
     "pairwise": PairwiseRank(),
     "pairs": PairwiseRank(lambda_normalization=False),
+    "yetirank": YetiRank(),
 }
 WEIGHTS = ["none", "query", "goals"]
 
@@ -78,6 +86,17 @@ def compute_reference(objective, rows, raw):
         target = np.divide(share, total, out=np.zeros_like(share), where=rated) * weight
         target = target.astype(F32).astype(np.float64)
         scale, loss = sum_queries(target, query), reference.listwise
+    elif isinstance(objective, YetiRank):
+        target, best = y, np.zeros(varies.shape)
+        for number, k in np.ndindex(best.shape):
+            rows_of_query = (query == np.unique(query)[number]) & rated[:, k]
+            best[number, k] = y[rows_of_query, k].max(initial=0)
+        scale = np.divide(1.0, best, out=np.zeros_like(best), where=best > 0)
+        levels = (np.arange(4096) + 0.5) / 4096
+        noise = (-_core.log(-_core.log(levels))).astype(F32)
+
+        def loss(*arrays):
+            return reference.neighbours(*arrays, 10, np.cumprod([1.0] + 29 * [0.85]), noise)
     else:
         measure, difference, truncation = "none", 1.0, np.iinfo(np.int64).max
         target = np.searchsorted(np.unique(y), y).astype(np.float64)
@@ -142,14 +161,14 @@ def test_xendcg_of_two_documents(gains):
     np.testing.assert_allclose(h[:, 0], r * (1 - r), rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["plain", "map", "pairs"])
+@pytest.mark.parametrize("name", ["plain", "map", "pairs", "yetirank"])
 def test_pair_of_two_documents(name):
     raw = np.array([[0.3], [-0.4]], F32)
     rows = RowData(np.array([[0.0], [2.0]]), query=np.array([7, 7]))
     g, h = compute(LOSSES[name], rows, raw)
     p = 1 / (1 + np.exp(-0.7))
     # The gain of the ideal order is that of rank 1: the change is 1 - 1 / log2(3), or 1 / 2 of MAP.
-    size = {"plain": 1 - 1 / np.log2(3), "map": 0.5, "pairs": 1.0}[name]
+    size = {"plain": 1 - 1 / np.log2(3), "map": 0.5, "pairs": 1.0, "yetirank": 10.0}[name]
     np.testing.assert_allclose(g[:, 0], [size * p, -size * p], rtol=1e-6)
     np.testing.assert_allclose(h[:, 0], size * p * (1 - p), rtol=1e-6)
 
@@ -293,7 +312,7 @@ def test_names_of_other_libraries_and_stored_parameters():
 
 # --- models ---
 
-OBJECTIVES = ["xendcg", "lambdarank", "pairwise"]
+OBJECTIVES = ["xendcg", "lambdarank", "pairwise", "yetirank"]
 
 
 def make_rows():

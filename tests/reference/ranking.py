@@ -173,6 +173,60 @@ def pairs(score, target, weight, scale, measure, truncation, largest_difference,
     return g, np.maximum(h, LEAST_HESSIAN)
 
 
+def neighbours(score, target, weight, scale, n_orders, discount, noise):
+    """Sum of w_ij ln(1 + e^(s_j - s_i)) over neighbours in random orders, i with the larger y.
+
+    `noise`: 2^12 values, of which a hash of the scores and targets chooses.
+    """
+    order = np.lexsort((-weight, -target, -score))
+    score, target, weight = score[order] + F32(0), target[order], weight[order]
+    n, mask = len(order), 2**64 - 1
+    state = n
+    for s, t in zip(order_bits(score), order_bits(target), strict=True):
+        state = mix(state ^ (s << 32 | t))
+    g, h = np.zeros(n), np.zeros(n)
+    for _ in range(n_orders):
+        drawn = np.zeros(n, F32)
+        for i in range(n):
+            state = (state + 0x9E3779B97F4A7C15) & mask
+            drawn[i] = noise[mix(state) >> 52]
+        shown = np.argsort(-(score + drawn), kind="stable")
+        for rank, (i, j) in enumerate(pairwise(shown[: len(discount) + 1])):
+            i, j = (j, i) if target[i] < target[j] else (i, j)
+            size = discount[rank] * (float(target[i]) - float(target[j]))
+            if size == 0:
+                continue
+            e = float(exp(-abs(score[i] - score[j])))
+            inverse = 1.0 / (1.0 + e)
+            w = scale * size * float(weight[i])
+            pair_g = w * (e * inverse if score[i] > score[j] else inverse)
+            pair_h = w * (e * inverse * inverse)
+            g[i] -= pair_g
+            g[j] += pair_g
+            h[i] += pair_h
+            h[j] += pair_h
+    same = np.cumsum(np.any(np.diff([score, target, weight], prepend=-1.0) != 0, axis=0))
+    result = np.zeros((2, n), F32)
+    for number in np.unique(same):
+        rows = order[same == number]
+        for values, part in zip((g, h), result, strict=True):
+            part[rows] = sum(values[same == number].tolist()) / len(rows)
+    return result[0], np.maximum(result[1], LEAST_HESSIAN)
+
+
+def mix(x):
+    """Return the finaliser of SplitMix64."""
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) % 2**64
+    return x ^ (x >> 31)
+
+
+def order_bits(values):
+    """Return integers whose order is that of the float32 values."""
+    bits = (values + F32(0)).view(np.uint32)
+    return [int(b) for b in np.where(bits >> 31, ~bits, bits | np.uint32(1 << 31))]
+
+
 def sum_lanes(values):
     """Sum in 16 partial sums, then these in order."""
     lanes = np.zeros(LANES)

@@ -186,7 +186,7 @@ def test_other_invalid_values_have_no_hint():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("YetiRank", "'xendcg', 'lambdarank' and 'pairwise' rank"),
+        ("QueryRMSE", "'xendcg', 'lambdarank', 'pairwise' and 'yetirank' rank"),
         ("survival:cox", "polyleaf.distributions.survival"),
         ("reg:pseudohubererror", "'huber' is closest"),
         ("reg:squaredlogerror", r"np.log1p\(y\)"),

@@ -199,6 +199,7 @@ CONFIGURATIONS = {
         relevances, objective="lambdarank", lambda_metric="map", truncation=5
     ),
     "pairwise": ranker(lambda: relevances()[:, 0], objective="pairwise"),
+    "yetirank": ranker(relevances, objective="yetirank"),
     # Presets.
     "gbdt_mo": regressor(values, **presets.gbdt_mo()),
     "gbdt_mo, classes": classifier(classes, **presets.gbdt_mo()),

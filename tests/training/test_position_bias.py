@@ -9,7 +9,7 @@ from support.distributed_fits import fit_on_threads
 from polyleaf import PolyleafRanker, PolyleafRankerCV, RowData, blend, load_model
 from polyleaf.metrics.queries import QueryMetric
 
-OBJECTIVES = ["xendcg", "lambdarank", "pairwise"]
+OBJECTIVES = ["xendcg", "lambdarank", "pairwise", "yetirank"]
 N_QUERIES, N_SHOWN = 1_000, 8
 SMALL = {"n_estimators": 6, "max_leaves": 6, "n_jobs": 1}
 

@@ -30,7 +30,7 @@ from polyleaf.objectives.elementwise import (
     Tweedie,
 )
 from polyleaf.objectives.multiclass import Exponential, ExponentialMargin, Softmax
-from polyleaf.objectives.ranking import LambdaRank, PairwiseRank, XeNdcg
+from polyleaf.objectives.ranking import LambdaRank, PairwiseRank, XeNdcg, YetiRank
 from polyleaf.objectives.registry import (
     UnregisteredObjectiveError,
     auto_objective_name,
@@ -71,6 +71,7 @@ __all__ = [
     "Tweedie",
     "UnregisteredObjectiveError",
     "XeNdcg",
+    "YetiRank",
     "auto_objective_name",
     "distribution_names",
     "get_objective",

@@ -638,8 +638,8 @@ class RankerParameters(SharedParameters):
     """Ranking."""
 
     objective: str | Objective = parameter(default="xendcg", kw_only=False, common=True)
-    """Loss function: "xendcg", "lambdarank" or "pairwise", or the name of one of these in XGBoost,
-    LightGBM or CatBoost."""
+    """Loss function: "xendcg", "lambdarank", "pairwise" or "yetirank", or the name of one of these
+    in XGBoost, LightGBM or CatBoost."""
 
     goal_weights: Sequence[Sequence[float]] | np.ndarray | None = parameter(
         default=None, common=True
