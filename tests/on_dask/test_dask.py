@@ -762,18 +762,27 @@ def make_starts(case):
         "factor",
         "labels",
         "sparse labels",
+        "offset, auto",
+        "offset, rounds",
+        "offset, counts",
+        "offset, factor",
     ],
 )
 def test_initial_models(client, case):
     """They are fitted on one worker as one machine fits them."""
-    X, Y, parameters, kinds = make_starts(case)
+    X, Y, parameters, kinds = make_starts(case.removeprefix("offset, "))
     n = X.shape[0]
     held, parameters = slice(0, 80), SMALL | parameters
-    local = kinds[0](**parameters).fit(X, Y, eval_set=[(X[held], Y[held])])
-    bounds = [0, 0, 100, 101, n]
+    bounds, rows, lazy_rows = [0, 0, 100, 101, n], {}, {}
+    if case.startswith("offset"):
+        n_scores = 3 if case.endswith("factor") else Y.reshape(n, -1).shape[1]
+        offset = 0.3 * np.random.default_rng(4).normal(size=(n, n_scores))
+        rows = {"offset": offset, "eval_offset": [offset[held]]}
+        lazy_rows = rows | {"offset": split_delayed(offset, bounds)}
+    local = kinds[0](**parameters).fit(X, Y, eval_set=[(X[held], Y[held])], **rows)
     lazy = [split_delayed(values, bounds) for values in (X, Y)]
     model = kinds[1](client=client, **parameters)
-    model.fit(*lazy, eval_set=[(X[held], Y[held])])
+    model.fit(*lazy, eval_set=[(X[held], Y[held])], **lazy_rows)
     if case != "forest":  # which a file cannot hold
         assert model.model_.to_bytes() == local.model_.to_bytes()
     assert model.evals_result_ == local.evals_result_

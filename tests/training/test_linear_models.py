@@ -3,6 +3,7 @@ with."""
 
 from __future__ import annotations
 
+import pickle
 import shutil
 import warnings
 from dataclasses import replace
@@ -12,9 +13,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+import scipy.special
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor, PolyleafRegressorCV
+from polyleaf import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, PolyleafRegressorCV
 from polyleaf.binned_data.random_rows import SplitRules
 from polyleaf.callbacks import EvaluationMonitor
 from polyleaf.export import to_c, to_numeric_matrix, to_onnx
@@ -253,11 +256,13 @@ def test_the_linear_model_reads_features_before_a_projection() -> None:
 
 def test_scores_of_classes_are_of_logistic_regressions() -> None:
     X, Y = make_values()
-    y = Y.argmax(axis=1)
-    model = PolyleafClassifier(init="linear", n_estimators=1, **QUICK).fit(X, y)
-    Z = (X - X.mean(axis=0)) / X.std(axis=0)
-    expected = LogisticRegression(max_iter=300).fit(Z, y).coef_.T / X.std(axis=0)[:, None]
-    assert np.allclose(model.model_.initial.coef, expected)
+    Z, scale = (X - X.mean(axis=0)) / X.std(axis=0), X.std(axis=0)[:, None]
+    exact = LogisticRegression(solver="newton-cholesky", tol=1e-10)
+    for y in (Y.argmax(axis=1), (Y[:, 0] > 0).astype(int)):
+        model = PolyleafClassifier(init="linear", n_estimators=1, **QUICK).fit(X, y)
+        initial = model.model_.initial
+        expected = exact.fit(Z, y).coef_.T / scale
+        assert np.allclose(initial.coef, initial.factor * expected, atol=1e-5)
 
 
 def test_frames_with_categories_and_missing_values() -> None:
@@ -340,3 +345,187 @@ def test_features_that_are_too_large_for_a_variance_have_no_slope() -> None:
         model = PolyleafRegressor(n_estimators=3, init="linear", **QUICK).fit(X, Y)
         assert np.isfinite(model.predict(X)).all()
     np.testing.assert_array_equal(model.model_.initial.coef[2], 0)
+
+
+# --- offsets and several tasks ---
+
+
+def make_kind(kind: str) -> tuple[Any, np.ndarray, Any, np.ndarray]:
+    """Return an estimator, X, y and an offset."""
+    X, Y = make_values()
+    rng = np.random.default_rng(3)
+    offset = 0.5 * rng.normal(size=len(X))
+    if kind == "numbers":
+        return PolyleafRegressor(), X, Y, np.outer(offset, [1.0, 0.0, -2.0])
+    if kind == "counts":
+        return PolyleafRegressor("poisson"), X, rng.poisson(np.exp(0.3 * Y[:, 0] + offset)), offset
+    if kind == "two classes":
+        return PolyleafClassifier(), X, (Y[:, 0] + offset > 0).astype(int), offset
+    offsets = 0.5 * rng.normal(size=Y.shape)
+    if kind == "labels":
+        return PolyleafClassifier(), X, (Y + offsets > 0).astype(int), offsets
+    return PolyleafClassifier(), X, (Y + offsets).argmax(axis=1), offsets
+
+
+KINDS = ("numbers", "counts", "two classes", "labels", "classes")
+
+
+@pytest.mark.parametrize("objective", ["squared_error", "quantile"])
+@pytest.mark.parametrize("init", OPTIONS)
+def test_an_offset_of_numbers_is_a_difference_of_y(init: str, objective: str) -> None:
+    _, X, Y, offset = make_kind("numbers")
+    model = PolyleafRegressor(objective, init=init, **QUICK).fit(X, Y, offset=offset)
+    other = PolyleafRegressor(objective, init=init, **QUICK).fit(X, Y - offset)
+    assert np.array_equal(model.predict(X, offset=offset), other.predict(X) + offset)
+    assert np.array_equal(model.model_.initial.coef, other.model_.initial.coef)
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_linear_models_with_an_offset_have_the_least_penalised_loss(kind: str) -> None:
+    estimator, X, y, offset = make_kind(kind)
+    estimator.set_params(init="linear", n_estimators=1, **QUICK)
+    initial = estimator.fit(X, y, offset=offset).model_.initial
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    slopes = initial.coef * X.std(axis=0)[:, None] / initial.factor
+    scores = offset.reshape(len(X), -1) + Z @ slopes
+    target = y.reshape(len(X), -1)
+    for _ in range(50):  # the constant that fits best
+        if kind == "counts":
+            mean = np.exp(scores)
+        elif kind == "classes":
+            mean = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+            target = np.eye(3)[y]
+        else:
+            mean = 1 / (1 + np.exp(-scores))
+        hessian = mean if kind == "counts" else mean * (1 - mean)
+        scores = scores + (target - mean).sum(axis=0) / hessian.sum(axis=0)
+    penalty = 1e-3 * np.exp(offset).sum() if kind == "counts" else 1.0
+    assert np.allclose(Z.T @ (target - mean), penalty * slopes, atol=0.05)
+    assert np.abs(slopes).max() > 0.3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("init", OPTIONS)
+def test_evaluation_sets_keep_their_offsets(kind: str, init: str) -> None:
+    estimator, X, y, offset = make_kind(kind)
+    estimator.set_params(init=init, **QUICK)
+    rows = {"offset": offset[:400], "eval_set": [(X[400:], y[400:])], "eval_offset": [offset[400:]]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        estimator.fit(X[:400], y[:400], **rows)
+        raw = estimator.predict_raw(X[400:], offset=offset[400:])
+    with pytest.warns(UserWarning, match="was trained with an offset"):
+        rest = estimator.predict_raw(X[400:])
+    assert np.allclose(raw - rest, offset[400:])
+    ((_, values), *_) = estimator.evals_result_["validation_0"].items()
+    predicted, y = np.float64(raw), y[400:]
+    if kind == "numbers":
+        assert np.isclose(values[-1], np.sqrt(np.mean((y - predicted) ** 2)))
+    elif kind == "classes":
+        log_p = scipy.special.log_softmax(predicted, axis=1)
+        assert np.isclose(values[-1], -log_p[np.arange(len(y)), y].mean())
+    elif kind != "counts":
+        signed = (2 * y - 1) * predicted.reshape(y.shape)
+        assert np.isclose(values[-1], np.logaddexp(0, -signed).mean())
+    copied = pickle.loads(pickle.dumps(estimator))
+    assert np.array_equal(copied.predict(X, offset=offset), estimator.predict(X, offset=offset))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_refits_with_an_offset_give_the_same_file(kind: str) -> None:
+    estimator, X, y, offset = make_kind(kind)
+    estimator.set_params(init="linear", n_estimators=5, **QUICK)
+    before = estimator.fit(X, y, offset=offset).save_model()
+    assert estimator.refit(X, y, offset=offset).save_model() == before
+    longer = clone(estimator).set_params(n_estimators=8).fit(X, y, offset=offset)
+    more = clone(estimator).set_params(n_estimators=3)
+    more.fit(X, y, offset=offset, init_model=estimator)
+    assert np.array_equal(more.predict(X, offset=offset), longer.predict(X, offset=offset))
+
+
+def test_the_offset_of_a_distribution_is_of_its_location() -> None:
+    _, X, Y, offset = make_kind("numbers")
+    model = PolyleafRegressor("normal", init="linear", **QUICK).fit(X, Y, offset=offset)
+    other = PolyleafRegressor("normal", init="linear", **QUICK).fit(X, Y - offset)
+    assert np.allclose(model.model_.initial.coef, other.model_.initial.coef, rtol=1e-6)
+
+
+@pytest.mark.parametrize("objective", ["squared_error", "quantile"])
+def test_a_search_starts_from_the_linear_model_and_the_offset(objective: str) -> None:
+    _, X, Y, offset = make_kind("numbers")
+    search = PolyleafRegressorCV(
+        objective, init="linear", n_candidates=2, n_estimators=10, n_jobs=1, random_state=0
+    ).fit(X, Y, offset=offset)
+    plain = PolyleafRegressor(**search.best_params_, n_jobs=1).fit(X, Y, offset=offset)
+    expected = plain.predict(X, offset=offset)
+    assert np.allclose(search.predict(X, offset=offset), expected, rtol=1e-5, atol=1e-5)
+    with pytest.warns(UserWarning, match="was trained with an offset"):
+        search.predict(X)
+
+
+def test_held_out_rows_keep_their_offsets() -> None:
+    _, X, Y, offset = make_kind("numbers")
+    model = PolyleafRegressor(init="auto", validation_fraction=0.3, **QUICK)
+    curves = model.fit(X, Y, offset=offset).evals_result_["validation"]
+    others = clone(model).fit(X, Y - offset).evals_result_["validation"]
+    assert np.allclose(curves["rmse"], others["rmse"])
+
+
+def make_tasks() -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:
+    X, Y = make_values()
+    offsets = np.random.default_rng(3).normal(size=(len(X), 2))
+    tasks = {"number": Y[:, 0], "class": Y.argmax(axis=1), "count": np.exp(Y[:, 1] // 1)}
+    return X, tasks, {"number": offsets[:, 0], "count": 0.2 * offsets[:, 1]}
+
+
+OBJECTIVES = {"number": "squared_error", "class": "softmax", "count": "poisson"}
+
+
+@pytest.mark.parametrize("has_offset", [False, True])
+def test_each_task_has_the_linear_model_of_its_own_estimator(has_offset: bool) -> None:
+    X, Y, offset = make_tasks()
+    offset = offset if has_offset else None
+    model = PolyleafMultiTask(OBJECTIVES, init="linear", n_estimators=3, **QUICK)
+    model.fit(X, Y, offset=offset)
+    parts = []
+    for name, objective in OBJECTIVES.items():
+        cls = PolyleafClassifier if name == "class" else PolyleafRegressor
+        rows = {"offset": offset[name]} if offset and name in offset else {}
+        single = cls(objective, init="linear", n_estimators=1, **QUICK).fit(X, Y[name], **rows)
+        initial = single.model_.initial
+        parts.append(initial.scale(1 / initial.factor).coef)
+    assert np.array_equal(model.model_.initial.coef, np.hstack(parts))
+    loaded = PolyleafMultiTask.load_model(model.save_model())
+    raw = model.predict_raw(X, offset=offset)
+    assert np.array_equal(loaded.predict_raw(X, offset=offset), raw)
+    assert model.refit(X, Y, offset=offset).save_model() == loaded.save_model()
+
+
+def test_several_tasks_choose_how_they_start() -> None:
+    X, Y, _ = make_tasks()
+    train, test = ({name: y[part] for name, y in Y.items()} for part in (np.s_[:400], np.s_[400:]))
+    model = PolyleafMultiTask(OBJECTIVES, init="auto", **QUICK).fit(X[:400], train)
+    trees = clone(model).set_params(init=None).fit(X[:400], train)
+    errors = [np.mean((m.predict(X[400:])["number"] - test["number"]) ** 2) for m in (model, trees)]
+    assert errors[0] < 0.7 * errors[1]
+    number = model.task_estimator("number")
+    assert np.allclose(number.predict(X), model.predict(X)["number"])
+    values, expected = model.shap_values(X[:20]), model.predict_raw(X[:20])
+    assert np.allclose(values.sum(axis=1) + model.shap_base_values(), expected, atol=1e-4)
+
+
+def test_tasks_and_links_refuse_other_initial_models() -> None:
+    X, Y, _ = make_tasks()
+    with pytest.raises(ValueError, match="Several tasks start from linear models"):
+        PolyleafMultiTask(OBJECTIVES, init=Ridge()).fit(X, Y)
+    with pytest.raises(ValueError, match="Several tasks start from linear models"):
+        PolyleafMultiTask(OBJECTIVES, init="auto").fit(scipy.sparse.csr_matrix(X), Y)
+    with pytest.raises(ValueError, match="y minus the offset"):
+        PolyleafClassifier(init=LogisticRegression()).fit(X, Y["class"] > 1, offset=X[:, 0])
+
+
+def test_estimators_are_fitted_to_y_minus_the_offset() -> None:
+    _, X, Y, offset = make_kind("numbers")
+    model = PolyleafRegressor(init=Ridge(), **QUICK).fit(X, Y, offset=offset)
+    other = PolyleafRegressor(init=Ridge(), **QUICK).fit(X, Y - offset)
+    assert np.array_equal(model.predict(X, offset=offset), other.predict(X) + offset)

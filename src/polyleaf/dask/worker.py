@@ -48,6 +48,7 @@ from polyleaf.runtime.collective import (
 )
 from polyleaf.runtime.context import Context
 from polyleaf.runtime.queries import count_queries
+from polyleaf.runtime.row_data import InitialScores
 from polyleaf.runtime.types import DataLike
 from polyleaf.training.derived_columns import derive_columns
 from polyleaf.training.evaluation import EvalSet, name_eval_set
@@ -187,17 +188,21 @@ def encode_partition(
     mapper: BinMapper,
     init_model: object,
     planned: PlannedFit,
-    scores: Any,
+    start: tuple[InitialScores, bool] | None,
 ) -> Partition:
     """Encode a partition as the ranks have done that planned the fit.
 
-    `scores`: scores of an initial model that the rows start from, or None.
+    `start`: scores of an initial model, and whether trees start from them.
     """
     ranks = ReplayingCommunicator(planned.results)
     run, partition = _read_partition(estimator, rows, blocks, mapper, init_model, (), ranks)
-    if scores is None:
+    if start is None:
         return partition
-    run.set_offset(scores)
+    (scores, offset), starts_trees = start
+    if offset is not None:
+        run.set_offset(offset)
+    if starts_trees:
+        run.add_offset(scores)
     return partition._replace(shard=partition.shard._replace(target=run.target))
 
 
@@ -219,9 +224,11 @@ def fit_initial(
     )
 
 
-def get_scores(initial: InitialFit, rows: slice) -> Any:
-    """Return the scores that the rows of a partition start from, or None."""
-    return None if initial.scores is None else initial.scores[rows]
+def get_start(initial: InitialFit, rows: slice) -> tuple[InitialScores, bool]:
+    """Return the scores of the rows of a partition, and whether trees start from them."""
+    scores, offset = initial.initial_scores
+    part = InitialScores(scores[rows], None if offset is None else offset[rows])
+    return part, initial.starts_trees
 
 
 def _read_partition(
@@ -345,7 +352,7 @@ def search(
     run.eval_sets = eval_sets
     if initial is None:
         return search_on_one_rank(shared, run), shards, eval_sets
-    run.linear = initial.linear
+    run.linear, run.initial_scores = initial.linear, initial.initial_scores
     shared = search_on_one_rank(shared, run)
     ends = np.cumsum([shard.target.n_rows for shard in shards])[:-1]
     parts = np.split(np.arange(run.target.n_rows), ends)
@@ -416,10 +423,13 @@ def make_eval_set(
         if offset is not None:
             reader = PolyleafEstimator._offset_reader(encoding, shared.run.objective)
             offset = reader.read(offset, target.n_rows, f"offset of {name!r}")
+        start = None
         if shared.initial is not None:
-            offset = compute_scores(estimator, shared.initial, concatenate_values(X, "X"))
+            scores = compute_scores(estimator, shared.initial, concatenate_values(X, "X"))
+            start = InitialScores(scores, offset)
+            offset = start.scale(1.0)
         evaluated = target.rows.replace(offset=offset)
-        return EvalSet(name, codes, evaluated, shared.run.metrics, features)
+        return EvalSet(name, codes, evaluated, shared.run.metrics, features, initial_scores=start)
 
 
 class ProgressCallback(Callback):

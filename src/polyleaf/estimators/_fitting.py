@@ -7,6 +7,7 @@ import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
@@ -429,20 +430,17 @@ def read_initial_scores(
     """Read the scores that rows start from, if there are any: offsets, or the scores of `init`."""
     init_model = run.init_model
     encoding, objective = run.target.encoding, run.objective
+    make_reader = partial(estimator._offset_reader, encoding, objective)
+    has_offsets = init_model is not None and init_model.metadata.get(HAS_OFFSETS)
+    if has_offsets or any(d.rows.offset is not None for d in (run.data, *run.eval_data)):
+        read_offsets(run, make_reader)
     if init_scores is not None or has_initial_model(estimator, init_model):
         # Sums must not depend on threads.
         with measure_phase("initial model"), threadpool_limits(1, user_api="blas"):
             start_from_initial_model(
-                estimator,
-                run,
-                init_scores,
-                lambda *values: estimator._offset_reader(encoding, objective).read(*values),
+                estimator, run, init_scores, lambda *values: make_reader().read(*values)
             )
-    elif (init_model is not None and init_model.metadata.get(HAS_OFFSETS)) or any(
-        d.rows.offset is not None for d in (run.data, *run.eval_data)
-    ):
-        read_offsets(run, lambda: estimator._offset_reader(encoding, objective))
-    if run.data.rows.offset is not None:
+    elif run.data.rows.offset is not None:
         run.set_offset(run.data.rows.offset)
 
 
@@ -451,7 +449,7 @@ def shrinks_initial_scores(run: TrainingRun) -> bool:
     return (
         run.initial is not None
         and run.init_model is None
-        and run.target.encoding.kind != "regression"
+        and run.target.encoding.kind not in ("regression", "tasks")
         and run.objective.has_default_metric
         and not run.target.is_sparse
         and run.settings.workers.device is None
@@ -462,8 +460,7 @@ def shrinks_initial_scores(run: TrainingRun) -> bool:
 def describe_model(estimator: PolyleafEstimator, run: TrainingRun) -> None:
     """Set the attributes of the new model besides its trees."""
     encoding = run.target.encoding
-    has_offsets = run.target.rows.offset is not None and run.initial is None
-    metadata = make_metadata(estimator, encoding, has_offsets, run.projection is not None)
+    metadata = make_metadata(estimator, encoding, run.has_offset, run.projection is not None)
     metadata |= estimator._calibration_metadata(encoding)
     if encoding.scale is not None:
         run.target_scale, run.target_offset = get_score_scale(encoding, run.objective)

@@ -30,7 +30,7 @@ from polyleaf.model.metadata import OUTPUT_GROUPS
 from polyleaf.runtime.capabilities import check
 from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.runtime.context import Context
-from polyleaf.runtime.row_data import ARGUMENTS, RowData
+from polyleaf.runtime.row_data import ARGUMENTS, InitialScores, RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.training.auto_rounds import (
     MAX_ROWS,
@@ -330,12 +330,14 @@ class InitialFit(NamedTuple):
     linear: LinearFit | None  # the model, if hold-out fits decide about it
     linear_metric: Metric | None  # see SharedFit
     shrinks_scores: bool
-    scores: Any  # scores that the rows start from, or None
+    initial_scores: InitialScores  # scores of the rows by this model
+    starts_trees: bool  # whether trees start from these scores before hold-out fits
     base_score: np.ndarray | None
 
     def add_to_plan(self, shared: SharedFit) -> SharedFit:
         """Return the plan of a fit with the initial model."""
-        run = shared.run.replace(base_score=self.base_score)
+        has_offset = self.initial_scores.offset is not None
+        run = shared.run.replace(base_score=self.base_score, has_offset=has_offset)
         run.initial = self.model if self.linear is None else None
         return shared._replace(
             run=run,
@@ -366,13 +368,14 @@ def fit_initial_model(
     if run.linear is not None and plan_rounds(estimator, run, all_callbacks) is None:
         metric = plan_linear_model(estimator, run)
     model = run.initial if run.linear is None else run.linear.model
-    assert model is not None
+    assert model is not None and run.initial_scores is not None
     return InitialFit(
         model,
         run.linear,
         metric,
         shrinks_initial_scores(run),
-        run.target.rows.offset,
+        run.initial_scores,
+        run.linear is None and model.starts_trees,
         _compute_base_score(run),
     )
 

@@ -790,6 +790,7 @@ FEATURES = {
             "add an offset."
         },
     ),
+    "offset_in_link": Feature("Offsets of classes, counts and amounts", _never, {}),
     "two_classes": Feature(
         "Two classes",
         _never,
@@ -888,8 +889,6 @@ FEATURES = {
             "train a new one.",
             "new_columns": "A model that starts from {this} takes no further columns of X: leave "
             "them out, or train a new one.",
-            "offset": "offset cannot be combined with init, which would not be fitted to it: add "
-            "the scores of init to the offset, and leave init=None.",
             "sparse_numbers": "init needs a dense y in regression; sparse labels may start from "
             "init.",
             **_each(
@@ -915,7 +914,11 @@ FEATURES = {
             "search": '{use.estimator} supports init="linear" and "auto" for dense X and y '
             "without evaluation sets; other initial models are fitted to raw rows, which folds do "
             "not keep: use GridSearchCV.",
+            "offset_in_link": "init needs y minus the offset, which classes, counts and amounts do "
+            'not have: use init="linear", or pass the init_scores of a fitted estimator.',
             "shares": 'init needs class labels, but y has shares of classes: use init="linear".',
+            "tasks": 'Several tasks start from linear models: use init="linear" or "auto", with a '
+            "dense X.",
             "missing_values_in_y": 'init cannot be fitted to missing targets: use init="linear", '
             "fill them, or pass the scores of a model of your own as offset.",
             "output_weights": "init needs one sample_weight per row, not one per row and output: "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse
@@ -112,6 +112,24 @@ class RowData:
         if weight is not None and weight.ndim == 2:
             weight = weight[:, min(k, weight.shape[1] - 1)]
         return replace(self, target=self.target[:, k], weight=weight)
+
+
+class InitialScores(NamedTuple):
+    """Scores of rows by an initial model, and the offset of the user that they are added to."""
+
+    scores: Any
+    offset: np.ndarray | None
+
+    def take(self, rows: np.ndarray) -> InitialScores:
+        """Return some rows."""
+        return InitialScores(*(select_rows(values, rows) for values in self))
+
+    def scale(self, factor: float) -> Any:
+        """Return the scores times a factor plus the offset, or None if there is neither."""
+        if not factor:
+            return self.offset
+        scores = factor * self.scores
+        return scores if self.offset is None else self.offset + scores
 
 
 _SHARED = ("offset", "groups", "time", "query")

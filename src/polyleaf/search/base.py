@@ -230,8 +230,9 @@ class SearchMixin(_Base):
         check_rows(base, data.X, target)
         objective = make_objective(base, target, base._resolve_objective())
         linear = self._fit_linear_model(data, eval_data, target, objective)
+        has_offset = data.rows.offset is not None
         if linear is not None:  # all candidates start from its scores
-            data = data.replace_rows(offset=linear.scores)
+            data = data.replace_rows(offset=linear.compute_offset())
         dataset = self._make_dataset(data)
         metric, seed = self._search_metric(base, target, objective), draw_seed(base)
         folds = self._make_folds(dataset, data, target, objective, eval_data, seed)
@@ -265,7 +266,7 @@ class SearchMixin(_Base):
             self._fit_blend(search, final)
         if linear is not None:
             self.model_.initial = linear.model
-            self.model_.metadata[HAS_OFFSETS] = False
+            self.model_.metadata[HAS_OFFSETS] = has_offset
         if getattr(self, "init", None) is not None:
             self.best_params_["init"] = None if linear is None else "linear"
         if was_interrupted:
@@ -377,6 +378,10 @@ class SearchMixin(_Base):
             initial = probe.model_.initial
             if initial is None or not initial.starts_trees:
                 return None
+        offset = data.rows.offset
+        if offset is not None:
+            reader = self._offset_reader(target.encoding, objective)
+            target = target.replace_rows(offset=reader.read(offset, target.n_rows))
         return fit_linear_model(self, data, target, objective, draw_seed(self))
 
     def _make_trial(self, parameters: Parameters) -> PolyleafEstimator:

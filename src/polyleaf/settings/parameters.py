@@ -491,13 +491,14 @@ class InitialModelParameters:
     """Model whose raw scores the trees are added to (scikit-learn's gradient boosting: init).
 
     "linear": ridge regressions, or logistic or generalised linear regressions, of the numeric
-    features. "auto": trees alone, trees on top of this linear model, the mean of both, or the
-    linear model alone, whichever is best on held-out rows. An estimator, such as `Ridge()` or
-    `OneVsRestClassifier(LinearSVC())`: `fit` fits a copy to all rows, and lets the training rows
-    start from the scores of five-fold cross-fitting. Scores of classifiers are multiplied by the
-    factor of the lowest loss, and by 1, 1/2 or 1/4, whichever is best on held-out rows. Model files
-    hold linear models, also after `SimpleImputer` and scalers; other estimators are kept by pickles
-    only. With sparse y only the largest scores of each row are used, and "auto" means "linear"."""
+    features, fitted to what an `offset` leaves; several tasks have one each. "auto": trees alone,
+    trees on top of this linear model, the mean of both, or the linear model alone, whichever is
+    best on held-out rows. An estimator, such as `Ridge()` or `OneVsRestClassifier(LinearSVC())`:
+    `fit` fits a copy to all rows, and lets the training rows start from the scores of five-fold
+    cross-fitting. Scores of classifiers are multiplied by the factor of the lowest loss, and by 1,
+    1/2 or 1/4, whichever is best on held-out rows. Model files hold linear models, also after
+    `SimpleImputer` and scalers; other estimators are kept by pickles only. With sparse y only the
+    largest scores of each row are used, and "auto" means "linear"."""
 
 
 @parameter_group
@@ -602,7 +603,7 @@ class ClassifierParameters(InitialModelParameters, TargetWeightParameters, Share
 
 
 @estimator_parameters
-class MultiTaskParameters(SharedParameters):
+class MultiTaskParameters(InitialModelParameters, SharedParameters):
     """Multi-task learning."""
 
     objective: Mapping[Any, object] | None = parameter(default=None, kw_only=False, common=True)

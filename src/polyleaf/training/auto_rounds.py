@@ -115,7 +115,6 @@ def plan_linear_model(params: SharedParameters, run: TrainingRun) -> Metric | No
     if run.linear.is_optional and has_metric and can_hold_out(params, run):
         return get_default_metric(run)
     run.use_linear_model()
-    run.set_offset(run.data.rows.offset)
     return None
 
 
@@ -180,7 +179,7 @@ def find_n_estimators(
             scores = run.linear.score_hold_out(rows, held)
             split = split._replace(linear_scores=scores[held])
             started = run.replace()
-            started.set_offset(scores)
+            started.add_offset(scores)
             started = run.make_hold_out_run(started, rows, held, metric)
         splits.append(split)
         # The first split has as many candidates as time allows, and the others have the same ones.
@@ -238,10 +237,10 @@ class _Split(NamedTuple):
         (evaluated,) = self.run.eval_sets
         (metric,) = evaluated.metrics
         rows = evaluated.rows
-        if self.linear_scores is not None:
-            rows = rows.replace(offset=factor * self.linear_scores)
-        elif self.run.objective.is_translation_invariant:  # y does not contain the offset
+        if self.run.objective.is_translation_invariant:  # y does not contain the offset
             rows = rows.replace(offset=None)
+        if self.linear_scores is not None:
+            rows = rows.replace(offset=rows.add_offset(factor * self.linear_scores))
         bound = metric.bind(evaluated.weighed or rows, self.run.rows, model.n_outputs)
         scores = DenseScores(raw, self.run.settings.workers)
         ((_, predicted),) = scores.iter_metrics(rows, [bound], model)
@@ -402,12 +401,12 @@ def _set_choice(run: TrainingRun, choice: _Choice) -> None:
     if linear is None:
         return
     run.linear = None
-    run.scale_eval_offsets(choice.factor)
+    run.scale_eval_scores(choice.factor)
     if choice.factor:
         starts_trees = choice.is_started or not members
         run.initial = replace(linear.model.scale(choice.factor), starts_trees=starts_trees)
     if choice.is_started:
-        run.set_offset(linear.scores)
+        run.add_offset(linear.scores)
 
 
 def has_ended_too_early(

@@ -16,7 +16,7 @@ from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.objectives import Objective
 from polyleaf.runtime.capabilities import refuse
-from polyleaf.runtime.row_data import RowData
+from polyleaf.runtime.row_data import InitialScores, RowData
 from polyleaf.user_data.read_target import check_same_rows
 from polyleaf.user_data.target import Target
 
@@ -69,6 +69,7 @@ class EvalSet:
     # fit holds out itself count as in training (class weights)
     weighed: RowData | None = None
     logs_outputs: bool = True  # whether the metrics of single outputs are logged
+    initial_scores: InitialScores | None = None  # what the offset consists of
 
     def __post_init__(self) -> None:
         n_rows, offset = self.codes.shape[1], self.rows.offset

@@ -39,7 +39,8 @@ def shrink_initial_scores(run: TrainingRun) -> None:
 
     `run`: with a new initial model and `make_hold_out_run`.
     """
-    assert run.initial is not None and run.make_hold_out_run is not None
+    assert run.initial is not None and run.initial_scores is not None
+    assert run.make_hold_out_run is not None
     metric = get_default_metric(run)
     rows, held = next(iter_hold_outs(run, 1))
     hold_out = run.make_hold_out_run(run, rows, held, metric)
@@ -48,8 +49,13 @@ def shrink_initial_scores(run: TrainingRun) -> None:
     settings = replace(run.settings, boosting=boosting)
     best, lowest = 1.0, np.inf
     for factor in INIT_FACTORS:
-        scaled = hold_out.replace(settings=settings)
-        _scale_offsets(scaled, factor)
+        target = hold_out.target.replace_rows(offset=run.initial_scores.take(rows).scale(factor))
+        evaluated = hold_out.eval_sets[0]
+        evaluated = replace(
+            evaluated,
+            rows=evaluated.rows.replace(offset=run.initial_scores.take(held).scale(factor)),
+        )
+        scaled = hold_out.replace(settings=settings, target=target, eval_sets=[evaluated])
         boost(scaled)
         if scaled.was_interrupted:
             raise KeyboardInterrupt
@@ -58,15 +64,10 @@ def shrink_initial_scores(run: TrainingRun) -> None:
         if not loss < lowest:
             break
         best, lowest = factor, loss
-    initial = run.initial.scale(best)
-    _scale_offsets(run, best)
-    run.initial = initial
-
-
-def _scale_offsets(run: TrainingRun, factor: float) -> None:
-    """Multiply all offsets by a factor; y does not contain them."""
-    run.target = run.target.replace_rows(offset=factor * run.target.rows.offset)
-    run.scale_eval_offsets(factor)
+    run.initial = run.initial.scale(best)
+    offset = run.initial_scores.scale(best)  # y does not contain it
+    run.target = run.target.replace_rows(offset=offset)
+    run.scale_eval_scores(best)
 
 
 # --- before features are read -------------------------------------------------------------------
@@ -144,7 +145,8 @@ def read_offsets(run: TrainingRun, make_reader: Callable[[], Any]) -> None:
     is_continued = init_model is not None and bool(init_model.metadata.get(HAS_OFFSETS))
     has_offset = [d.rows.offset is not None for d in data]
     check_all_or_none([d.name for d in data], has_offset, is_continued)
-    if run.data.rows.offset is None:
+    run.has_offset = run.data.rows.offset is not None
+    if not run.has_offset:
         return
     reader = make_reader()
     offsets = [reader.read(run.data.rows.offset, run.target.n_rows)]

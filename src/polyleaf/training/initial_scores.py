@@ -31,7 +31,7 @@ from polyleaf.model.initial import (
 from polyleaf.objectives import Objective
 from polyleaf.objectives._utils import minimise_base_score
 from polyleaf.runtime.capabilities import check, refuse
-from polyleaf.runtime.row_data import select_rows
+from polyleaf.runtime.row_data import InitialScores, select_rows
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.training.linear_models import LinearFit
 from polyleaf.training.prepare import check_parts, check_rows, hash_rows, read_split_rules
@@ -64,10 +64,15 @@ def start_from_initial_model(
     scores for an `init` that is fitted already; `read_scores(values, n_rows, name)` reads them as
     it reads an offset.
     """
-    start, target, objective, data = run.init_model, run.target, run.objective, run.data
+    start, objective, data = run.init_model, run.objective, run.data
+    target = run.target.replace_rows(offset=data.rows.offset)
+    if data.rows.offset is not None:
+        run.set_offset(data.rows.offset)
     init, previous = getattr(p, "init", None), None if start is None else start.initial
     if isinstance(init, str):
         if target.is_sparse or scipy.sparse.issparse(data.X):
+            if objective.tasks:
+                refuse("init_estimator", "tasks")
             init = _choose_estimator(data, target)
     if init is None and init_scores is not None:
         raise ValueError("init_scores are the out-of-fold scores of init, which is None.")
@@ -84,9 +89,7 @@ def start_from_initial_model(
         X=data.X,
         evaluated=[each.X for each in run.eval_data],
         weight=data.rows.weight,
-        offset=next(
-            (d.rows.offset for d in (data, *run.eval_data) if d.rows.offset is not None), None
-        ),
+        offset=data.rows.offset,
         target=target,
     )
     if not is_standard:
@@ -107,9 +110,9 @@ def start_from_initial_model(
         assert isinstance(model, LinearInitialModel)
         linear = replace(linear, model=model, is_optional=init == "auto")
         run.linear = linear
+        run.initial_scores = InitialScores(linear.scores, data.rows.offset)
         run.eval_data = [
-            each.replace_rows(offset=compute_scores(p, linear.model, each.X))
-            for each in run.eval_data
+            each._replace(initial_scores=_score(p, linear.model, each)) for each in run.eval_data
         ]
         if previous is not None:
             run.use_linear_model()
@@ -126,6 +129,8 @@ def start_from_initial_model(
         model, scores = _make_model(init, fit_data)
     else:
         check_rows(p, data.X, target)
+        if data.rows.offset is not None and not objective.is_translation_invariant:
+            refuse("init_estimator", "offset_in_link")
         model, scores = _cross_fit(p, init, fit_data, data, target, run.seeds.training)
     if previous is None:
         _warn_interactions(p, model)
@@ -161,10 +166,19 @@ def _warn_interactions(p: Any, model: InitialModel) -> None:
 def _set_scores(run: TrainingRun, p: Any, model: InitialModel, scores: Any) -> None:
     """Set the initial model of a run, and the scores of all rows; `scores`: of its own rows."""
     run.initial = model
-    run.data = run.data.replace_rows(offset=scores if model.starts_trees else None)
+    run.initial_scores = InitialScores(scores, run.data.rows.offset)
+    if model.starts_trees:
+        run.add_offset(scores)
+    starts = [_score(p, model, each) for each in run.eval_data]
     run.eval_data = [
-        each.replace_rows(offset=compute_scores(p, model, each.X)) for each in run.eval_data
+        each._replace(initial_scores=start).replace_rows(offset=start.scale(1.0))
+        for each, start in zip(run.eval_data, starts, strict=True)
     ]
+
+
+def _score(p: Any, model: InitialModel, data: TrainingData) -> InitialScores:
+    """Return the scores of evaluation data by an initial model, and their offset."""
+    return InitialScores(compute_scores(p, model, data.X), data.rows.offset)
 
 
 def compute_scores(p: Any, model: InitialModel, X: DataLike) -> Any:
@@ -230,7 +244,10 @@ class _Data:
         encoding, X = target.encoding, data.X
         self.X = X.tocsr() if scipy.sparse.issparse(X) else X
         self.X = np.asarray(X) if isinstance(X, list | tuple) else self.X
-        self.y, self.weight = _decode_target(target, init), _read_weight(data.rows.weight)
+        self.weight = _read_weight(data.rows.weight)
+        if target.rows.offset is not None and objective.is_translation_invariant:
+            target = target.subtract_offset(objective.outputs_per_target())
+        self.y = _decode_target(target, init)
         self.reader = ScoreReader(
             encoding.kind,
             objective.initial_link,

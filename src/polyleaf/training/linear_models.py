@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import scipy.linalg
+import scipy.optimize
+import scipy.special
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
@@ -26,11 +27,13 @@ from polyleaf.binned_data.random_rows import SplitRules
 from polyleaf.model.initial import LinearInitialModel
 from polyleaf.objectives import Objective
 from polyleaf.user_data.feature_table import FeatureTable
+from polyleaf.user_data.multitask import TaskTarget
 from polyleaf.user_data.target import Target
 
-# Penalties of ridge regressions, in sums of weights, and the share of blocks that choose one.
+# Penalties of ridge regressions, in sums of weights. All blocks choose one; with more features,
+# where each block takes long, every fourth one.
 _PENALTIES = tuple(1e-4 * 5.0**k for k in range(7))
-_TRIED_SHARE = 4
+_MANY_FEATURES, _TRIED_SHARE = 400, 4
 N_TIME_BLOCKS, N_FOLDS = 20, 10
 # Features beyond which a normal equation takes too long; rows of sparse X have more.
 MAX_FEATURES = 2_000
@@ -80,7 +83,7 @@ class LinearFit:
         Parameters
         ----------
         target : Target
-            With an offset of its rows, numbers have models of the difference.
+            Scores are added to the offset of its rows.
         rules : SplitRules
             Rules of the folds, which are blocks in the order of time if there is one.
         """
@@ -101,22 +104,31 @@ class LinearFit:
             is_used = np.any((weight > 0).reshape(target.n_rows, -1), axis=1)
         mean, scale = _measure(features[is_used])
         standardised = (np.where(np.isnan(features), mean, features) - mean) / scale
-        has_link = objective.initial_link not in _IDENTITY_LINKS
-        fit, n_folds = _fit_ridge, N_FOLDS if rules.time is None else N_TIME_BLOCKS
-        if has_link or target.encoding.kind != "regression":
-            fit, n_folds = _fit_generalised, _N_REPEATED_FITS
-        parts = [
-            (rows[is_used[rows]], held)
-            for rows, held in rules.iter_cross_fits(target.n_rows, n_folds, seed, None)
-        ]
+        fitted = []
         with threadpool_limits(1, user_api="blas"):  # sums must not depend on threads
-            slopes, scores = fit(standardised, target, objective, np.flatnonzero(is_used), parts)
+            for part, loss in _split_tasks(target, objective):
+                has_link = loss.initial_link not in _IDENTITY_LINKS
+                fit, n_folds = _fit_ridge, N_FOLDS if rules.time is None else N_TIME_BLOCKS
+                if has_link or part.encoding.kind != "regression":
+                    fit, n_folds = _fit_generalised, _N_REPEATED_FITS
+                folds = [
+                    (rows[is_used[rows]], held)
+                    for rows, held in rules.iter_cross_fits(target.n_rows, n_folds, seed, None)
+                ]
+                fitted.append(fit(standardised, part, loss, np.flatnonzero(is_used), folds))
+            slopes, scores = (np.hstack(columns) for columns in zip(*fitted, strict=True))
             coef = slopes / scale[:, None]
             intercept = -mean @ coef
         model = LinearInitialModel(
             coef=coef, intercept=intercept, mean=mean, fill=mean, reads_table=True
         )
         return cls(model, scores, features, target, objective, rules, seed)
+
+    def compute_offset(self) -> NDArray[np.float64]:
+        """Return the scores plus the offset of the rows, as `fit` takes it: one for each column."""
+        offset = self._target.rows.add_offset(self.scores)
+        columns: NDArray[np.float64] = offset[:, :: len(self._objective.offset_mask)]
+        return columns
 
     def take(self, rows: np.ndarray) -> LinearFit:
         """Return the model of all rows with the scores of some rows."""
@@ -150,6 +162,17 @@ class LinearFit:
         return scores
 
 
+def _split_tasks(target: Target, objective: Objective) -> Iterable[tuple[Target, Objective]]:
+    """Yield the target and the objective of each task, which have a linear model each."""
+    if not isinstance(target, TaskTarget):
+        yield target, objective
+        return
+    for place, part in zip(objective.tasks, target.split_tasks(), strict=True):
+        offset = target.rows.offset
+        offset = None if offset is None else offset[:, place.scores]
+        yield part.replace_rows(offset=offset), place.task.objective
+
+
 def _measure(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean and the standard deviation of features, 0 and 1 without values."""
     is_known = ~np.isnan(features)
@@ -170,7 +193,7 @@ def _fit_ridge(
     """Return slopes (n_features, n_scores), and out-of-fold scores (n_rows, n_scores)."""
     y = np.asarray(target.to_target_scale(), np.float64)
     if target.rows.offset is not None:
-        y = y - target.rows.offset[:, :: objective.outputs_per_target()]
+        y = y - target.rows.offset[:, :: len(objective.offset_mask)]
     weight = np.ones((len(y), 1)) if target.weight is None else target.weight.astype(np.float64)
     weight = weight.reshape(len(y), -1)
     # The intercept is the last column.
@@ -234,7 +257,8 @@ class _RidgeGroup:
         variance = (w * (self._y - mean) ** 2).sum(axis=0)
         variance[variance == 0] = 1.0
         errors = np.zeros(len(penalties))
-        for fold in range(0, len(self._parts), _TRIED_SHARE):
+        step = 1 if self._X.shape[1] <= _MANY_FEATURES else _TRIED_SHARE
+        for fold in range(0, len(self._parts), step):
             held = self._parts[fold][1]
             for i, penalty in enumerate(penalties):
                 residual = self._X[held] @ self._solve(penalty, fold) - self._y[held]
@@ -279,47 +303,82 @@ def _fit_classes(
     X: np.ndarray, target: Target, objective: Objective, rows: np.ndarray
 ) -> np.ndarray:
     """Return the slopes of logistic regressions (n_features, n_scores) of some rows."""
-    y, weight = target.values[rows], target.weight
+    if target.weight is not None and target.weight.ndim == 1:
+        rows = rows[target.weight[rows] > 0]
+    y, weight, offset = target.values[rows], target.weight, target.rows.offset
     weight = None if weight is None else weight[rows]
     n_scores = objective.n_scores(target.encoding.n_outputs)
+    start = np.zeros((len(rows), n_scores)) if offset is None else offset[rows]
     slopes = np.zeros((X.shape[1], n_scores))
     if not target.encoding.has_class_ids:
         for k in range(y.shape[1]):
             w = weight if weight is None or weight.ndim == 1 else weight[:, k]
-            slopes[:, k] = _fit_label(X[rows], y[:, k], w)
+            slopes[:, k] = _fit_label(X[rows], y[:, k], w, start[:, k])
         return slopes
     if y.ndim == 2:  # each row counts as each class with its share
         row, ids = np.nonzero(y)
         shares = y[row, ids]
         weight = shares if weight is None else shares * weight[row]
-        rows, y = rows[row], ids
-    classes = np.unique(y)
+        rows, y, start = rows[row], ids, start[row]
+    classes, ids = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         return slopes
-    coef = _fit_logistic(X[rows], y, weight)
-    if len(classes) == 2:  # has one score, of the second class
-        coef = np.hstack([-coef / 2, coef / 2])
-    slopes[:, classes.astype(np.int64)] = coef
+    classes = classes.astype(np.int64)
+    slopes[:, classes] = _fit_logistic(
+        X[rows], np.eye(len(classes))[ids], weight, start[:, classes]
+    )
     return slopes
 
 
-def _fit_label(X: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+def _fit_label(
+    X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, start: np.ndarray
+) -> np.ndarray:
     """Return the slopes of one label, 0 if all known rows agree."""
-    if weight is not None:
-        X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
+    is_known = np.ones(len(y), bool) if weight is None else weight > 0
+    X, y, start = X[is_known], y[is_known, None] > 0.5, start[is_known, None]
     if not len(y) or y.min() == y.max():
         return np.zeros(X.shape[1])
-    return _fit_logistic(X, y > 0.5, weight)[:, 0]
+    weight = None if weight is None else weight[is_known]
+    # The scores of both classes are opposite; the score of the label is their difference.
+    both = np.hstack([~y, y]).astype(np.float64), weight, np.hstack([-start / 2, start / 2])
+    return 2.0 * _fit_logistic(X, *both)[:, 1]
 
 
-def _fit_logistic(X: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
-    """Return the slopes of a logistic regression (n_features, n_scores)."""
-    # Few fits need the module, which takes long to import.
-    from sklearn.linear_model import LogisticRegression
+def _fit_logistic(
+    X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, start: np.ndarray
+) -> np.ndarray:
+    """Return the slopes (n_features, n_scores) of a logistic regression.
 
-    fitted: Any = LogisticRegression(max_iter=300).fit(X, y, weight)
-    coef: np.ndarray = fitted.coef_.T
-    return coef
+    The penalty is that of scikit-learn, whose models take no offset: half the sum of squared
+    slopes, of two classes their difference.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n_rows, n_scores)
+        Indicators of the classes.
+    start : ndarray of shape (n_rows, n_scores)
+        Scores that those of the model are added to.
+    """
+    n_scores = y.shape[1]
+    shape = X.shape[1] + 1, n_scores
+    w = np.ones((len(X), 1)) if weight is None else np.asarray(weight, np.float64)[:, None]
+    penalty = 2.0 if n_scores == 2 else 1.0  # of two opposite scores, d / 2 each: d^2 / 2
+
+    def compute_loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        coef = flat.reshape(shape)
+        scores = start + X @ coef[:-1] + coef[-1]
+        log_p = scores - scipy.special.logsumexp(scores, axis=1, keepdims=True)
+        residual = w * (np.exp(log_p) - y)
+        slopes = X.T @ residual + penalty * coef[:-1]
+        loss = 0.5 * penalty * np.sum(coef[:-1] ** 2) - np.sum(w * y * log_p)
+        return float(loss) / total, np.vstack([slopes, residual.sum(axis=0)]).ravel() / total
+
+    total, options = w.sum(), {"maxiter": 300, "ftol": 1e-14, "gtol": 1e-6}
+    fitted = scipy.optimize.minimize(
+        compute_loss, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B", options=options
+    )
+    slopes: np.ndarray = fitted.x.reshape(shape)[:-1]
+    return slopes
 
 
 def _fit_regressions(
@@ -337,6 +396,10 @@ def _fit_regressions(
     y = np.asarray(target.to_target_scale(), np.float64)[rows]
     weight = np.ones((len(y), 1)) if target.weight is None else target.weight[rows]
     weight = weight.reshape(len(y), -1)
+    offset = target.rows.offset
+    if offset is not None:  # y / s has the deviance of y times s^(power - 2)
+        factor = np.exp(offset[rows][:, :: len(objective.offset_mask)])
+        y, weight = y / factor, weight * factor ** (2 - power)
     slopes = np.empty((X.shape[1], y.shape[1]))
     for k in range(y.shape[1]):
         w = weight[:, min(k, weight.shape[1] - 1)]

@@ -175,12 +175,18 @@ def _hold_out(
     train, held = rules.split(target.n_rows, fraction, run.seeds.hold_out, target.get_row_classes())
     check_parts(train, held)
     groups, time = (select_rows(ranks, held) for ranks in (target.rows.groups, target.rows.time))
-    held_out = run.data.take(held)._replace(name=VALIDATION).replace_rows(groups=groups, time=time)
+    held_out, held_target = run.data.take(held)._replace(name=VALIDATION), target.take(held)
+    offset = held_target.rows.offset
+    if run.initial_scores is not None:
+        initial_scores = run.initial_scores.take(held)
+        held_out = held_out._replace(initial_scores=initial_scores)
+        offset = offset if run.initial is None else initial_scores.scale(1.0)
+        run.initial_scores = run.initial_scores.take(train)
+    held_out = held_out.replace_rows(offset=offset, groups=groups, time=time)
     if run.linear is not None:
-        held_out = held_out.replace_rows(offset=run.linear.scores[held])
         run.linear = run.linear.take(train)
     run.target, run.rules = target.take(train), rules.take(train)
-    return select_rows(X, train), held_out, target.take(held)
+    return select_rows(X, train), held_out, held_target
 
 
 def join_copies(
@@ -476,7 +482,7 @@ def make_hold_out_run(
 
 def _make_eval_set(params: SharedParameters, data: TrainingData, run: TrainingRun) -> EvalSet:
     """Return evaluation data, binned as the training data; its target is on the scale of y."""
-    name, X, rows = data
+    name, X, rows, initial_scores = data
     mapper = run.dataset.mapper
     if isinstance(X, Dataset):
         X = X.rebinned_to(mapper)
@@ -497,7 +503,7 @@ def _make_eval_set(params: SharedParameters, data: TrainingData, run: TrainingRu
         is_sparse=run.settings.has_sparse_targets,
     )
     evaluated = target.rows.replace(offset=rows.offset, groups=rows.groups, time=rows.time)
-    return EvalSet(name, codes, evaluated, run.metrics, features)
+    return EvalSet(name, codes, evaluated, run.metrics, features, initial_scores=initial_scores)
 
 
 def _weigh_held_out(run: TrainingRun, rows: RowData, target: Target) -> RowData:

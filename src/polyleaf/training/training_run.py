@@ -20,7 +20,7 @@ from polyleaf.model import Model
 from polyleaf.model.initial import InitialModel
 from polyleaf.objectives import Objective
 from polyleaf.runtime.cuda import as_device_array, is_device_array
-from polyleaf.runtime.row_data import ARGUMENTS, RowData, select_rows
+from polyleaf.runtime.row_data import ARGUMENTS, InitialScores, RowData, select_rows
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.sketching.projections import Projection
 from polyleaf.training.evaluation import EvalSet, make_metrics
@@ -48,6 +48,7 @@ class TrainingData(NamedTuple):
     name: str
     X: Any
     rows: RowData  # arrays or tables as the user passed them; `read_offsets` replaces the offset
+    initial_scores: InitialScores | None = None  # what the offset of evaluation data consists of
 
     def replace_rows(self, **values: object) -> TrainingData:
         """Return a copy with other values in `rows`."""
@@ -56,7 +57,8 @@ class TrainingData(NamedTuple):
     def take(self, rows: np.ndarray) -> TrainingData:
         """Return some rows."""
         X = self.X.rows(rows) if isinstance(self.X, Dataset) else select_rows(self.X, rows)
-        return self._replace(X=X, rows=self.rows.take(rows))
+        scores = None if self.initial_scores is None else self.initial_scores.take(rows)
+        return self._replace(X=X, rows=self.rows.take(rows), initial_scores=scores)
 
     def to_arguments(self) -> dict[str, Any]:
         """Return the arguments of `fit`, by name; those that only rankers take if they are set."""
@@ -108,8 +110,9 @@ class TrainingRun:
     is_new_output: np.ndarray | None = None  # (n_scores,), outputs that the old model did not have
     base_score: np.ndarray | None = None  # (n_scores,), replaces the objective's own
     initial: InitialModel | None = None  # model whose raw scores the trees are added to
-    # linear model that hold-out fits decide about; evaluation sets have its scores as offsets
-    linear: LinearFit | None = None
+    has_offset: bool = False  # whether the rows have offsets of the user
+    initial_scores: InitialScores | None = None  # scores of the training rows by this model
+    linear: LinearFit | None = None  # linear model that hold-out fits decide about
     projection: Projection | None = None  # projection of the features
     dataset: Dataset | TrainingBins = field(init=False)
     bin_counts: np.ndarray | None = None  # of the data set, as `Model.bin_counts`
@@ -169,17 +172,34 @@ class TrainingRun:
         if offset is not None and self.objective.is_translation_invariant:
             self.target = self.target.subtract_offset(self.objective.outputs_per_target())
 
+    def add_offset(self, scores: np.ndarray | None) -> None:
+        """Add scores to the offset of the rows, and subtract them from y as `set_offset` does."""
+        before = self.target.rows
+        self.set_offset(scores)
+        self.target = self.target.replace_rows(offset=before.add_offset(scores))
+
     def use_linear_model(self) -> None:
-        """Let trees start from the linear model: its scores become the offset of the data."""
+        """Let trees start from the linear model: its scores are added to the offset of the data."""
         assert self.linear is not None
         self.initial = self.linear.model
-        self.data = self.data.replace_rows(offset=self.initial.factor * self.linear.scores)
+        self.initial_scores = InitialScores(
+            self.initial.factor * self.linear.scores, self.data.rows.offset
+        )
+        self.add_offset(self.initial_scores.scores)
+        self.eval_data = [
+            each.replace_rows(offset=each.initial_scores.scale(1.0))
+            if each.initial_scores
+            else each
+            for each in self.eval_data
+        ]
         self.linear = None
 
-    def scale_eval_offsets(self, factor: float) -> None:
-        """Multiply the offsets of evaluation sets by a factor."""
+    def scale_eval_scores(self, factor: float) -> None:
+        """Multiply the initial scores of evaluation sets by a factor; their offsets stay."""
         self.eval_sets = [
-            replace(e, rows=e.rows.replace(offset=factor * e.rows.offset if factor else None))
+            replace(e, rows=e.rows.replace(offset=e.initial_scores.scale(factor)))
+            if e.initial_scores
+            else e
             for e in self.eval_sets
         ]
 
