@@ -149,6 +149,31 @@ def test_a_linear_function_needs_no_trees() -> None:
     assert further.model_.n_rounds == 3
 
 
+def test_hold_outs_in_the_order_of_time_are_one_after_another() -> None:
+    X, Y = make_values()
+    seen: list[tuple[int, int, int]] = []
+
+    def note(run: Any, n: int) -> Any:
+        for rows, held in auto_rounds._iter_last_rows(run, n):
+            seen.append((len(rows), held.min(), held.max()))
+            yield rows, held
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(auto_rounds, "iter_hold_outs", note)
+        PolyleafRegressor(init="auto", validation_order="time", **QUICK).fit(X, Y)
+    assert seen == [(400, 400, 499), (300, 300, 399), (200, 200, 299)]
+
+
+def test_noise_chooses_no_trees_in_the_order_of_time() -> None:
+    """Levels of the test leave the range of the training rows."""
+    rng = np.random.default_rng(0)
+    series = np.cumsum(rng.normal(0.1, 1.0, 400))
+    X = np.lib.stride_tricks.sliding_window_view(series[:-1], 6)
+    model = PolyleafRegressor(init="auto", validation_order="time", **QUICK)
+    model.fit(X[:250], series[6:256])
+    assert model.n_iter_ == 0 and model.model_.initial is not None
+
+
 def test_without_use_of_the_linear_model_auto_is_the_fit_without_init() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1000, 6))
@@ -165,12 +190,13 @@ def test_without_use_of_the_linear_model_auto_is_the_fit_without_init() -> None:
 def test_the_mean_of_trees_and_a_linear_model_is_one_model(monkeypatch) -> None:
     X, Y = make_values()
 
-    def choose_mean(candidates: Any, *args: object) -> tuple[Any, float]:
+    def choose_mean(candidates: Any, *args: object) -> tuple[Any, np.ndarray]:
         ((trial, member),) = candidates
         choice = auto_rounds._Choice((replace(member, weight=0.5),), 0.5)
-        return choice, float(trial.is_started)
+        return choice, np.array([float(trial.is_started) - 1.0])
 
     monkeypatch.setattr(auto_rounds, "_choose_weights", choose_mean)
+    monkeypatch.setattr(auto_rounds, "_compute_losses", lambda *args: np.zeros(1))
     settings = {"init": "auto", "validation_order": "time", **QUICK}
     model = PolyleafRegressor(**settings).fit(X, Y, eval_set=[(X[:300], Y[:300])])
     initial = model.model_.initial

@@ -46,11 +46,14 @@ SPEEDUP, MAX_RATE = 2, 0.5  # factor of the learning rate, unless the result exc
 # Number of hold-out fits if the effective number of rows is low; it is a third of all rows
 # if residuals are normally distributed.
 N_HOLD_OUTS, MANY_EFFECTIVE_ROWS, SOME_EFFECTIVE_ROWS = 5, 3_000, 1_000
+# In the order of time: hold-out fits where a linear model may be used, and blocks of their rows.
+N_TIME_HOLD_OUTS, N_TIME_BLOCKS = 3, 12
 # A training that ends with less of the progress of a hold-out fit has the higher loss, although it
 # has more rows.
 MIN_PROGRESS = 0.5
-# The linear model is used if it lowers the loss by this share; less is noise of held-out rows.
-MIN_LINEAR_GAIN = 0.002
+# The loss has to fall by this share, and in the order of time by so many standard errors over
+# blocks of held-out rows; less is noise.
+MIN_LINEAR_GAIN, MIN_STANDARD_ERRORS = 0.002, 2.0
 # With more cells there is a single hold-out fit.
 MAX_REPEATED_CELLS = 2**23
 
@@ -166,7 +169,7 @@ def find_n_estimators(
     limits = [callback for callback in callbacks if isinstance(callback, TimeLimit)]
     for limit in limits:
         limit.start()
-    n_hold_outs = 1 if run.rules.time is not None else _count_hold_outs(run)
+    n_hold_outs = _count_hold_outs(run)
     candidates, splits = _make_candidates(run), list[_Split]()
     n_required = 1 if run.linear is None or not run.linear.is_optional else 2
     n_cells, n_rounds = _count_cells(run), 0.0
@@ -222,7 +225,9 @@ class _Split(NamedTuple):
     run: TrainingRun
     linear_scores: np.ndarray | None = None
 
-    def compute_loss(self, model: Model, raw: np.ndarray, factor: float = 0.0) -> float:
+    def compute_loss(
+        self, model: Model, raw: np.ndarray, factor: float = 0.0, part: np.ndarray | None = None
+    ) -> float:
         """Return the loss of the held-out rows.
 
         Parameters
@@ -233,6 +238,8 @@ class _Split(NamedTuple):
             Sums of leaf values.
         factor : float
             Factor of the scores of the linear model.
+        part : ndarray of int, optional
+            Some of the held-out rows.
         """
         (evaluated,) = self.run.eval_sets
         (metric,) = evaluated.metrics
@@ -241,7 +248,10 @@ class _Split(NamedTuple):
             rows = rows.replace(offset=None)
         if self.linear_scores is not None:
             rows = rows.replace(offset=rows.add_offset(factor * self.linear_scores))
-        bound = metric.bind(evaluated.weighed or rows, self.run.rows, model.n_outputs)
+        weighed = evaluated.weighed or rows
+        if part is not None:
+            rows, weighed, raw = rows.take(part), weighed.take(part), raw[part]
+        bound = metric.bind(weighed, self.run.rows, model.n_outputs)
         scores = DenseScores(raw, self.run.settings.workers)
         ((_, predicted),) = scores.iter_metrics(rows, [bound], model)
         return metric.to_loss(bound(predicted))
@@ -320,19 +330,33 @@ def _choose(
         n_rounds = run.settings.boosting.n_estimators
         measured = [(c, replace(member, n_rounds=n_rounds)) for c, member in measured]
     if run.objective.balances_totals:  # the mean of several members would be too low in sum
-        max_rounds = 0.0
-    best, lowest = _Choice((), 0.0), math.inf
-    # Trees alone come first, so that noise does not choose the linear model.
+        max_rounds = -1.0
+    best, lowest = _Choice((), 0.0), np.empty(0)
+    # Noise does not choose the linear model. In the order of time, where levels leave the range of
+    # the training rows, noise does not choose any trees.
+    is_optional = run.linear is not None and run.linear.is_optional
+    in_time = is_optional and run.rules.time is not None and not is_fixed
+    if in_time:
+        best, lowest = _Choice((), 1.0), _compute_losses({}, candidates[:1], splits, 1.0)
     for is_started, has_linear in ((False, False), (False, True), (True, True)):
         alike = [(c, m) for c, m in measured if c.is_started == is_started]
         if not alike or (has_linear and run.linear is None):
             continue
-        choice, loss = _choose_weights(alike, max_rounds, splits, has_linear, is_fixed)
-        if not loss > lowest * (1 - MIN_LINEAR_GAIN):
-            best, lowest = choice, loss
+        choice, losses = _choose_weights(alike, max_rounds, splits, has_linear, is_fixed)
+        if not len(lowest) or _is_lower(losses, lowest, in_time):
+            best, lowest = choice, losses
     if not measured and run.linear is not None and not run.linear.is_optional:
         best = _Choice((), 1.0)
     _set_choice(run, best)
+
+
+def _is_lower(losses: np.ndarray, others: np.ndarray, in_time: bool = False) -> bool:
+    """Return whether the mean of some losses is lower than that of others, beyond noise."""
+    gains, least = others - losses, MIN_LINEAR_GAIN * others.mean()
+    if in_time and len(gains) > 1:
+        error = gains.std(ddof=1) / math.sqrt(len(gains))
+        least = max(least, MIN_STANDARD_ERRORS * error)
+    return bool(gains.mean() > least)
 
 
 def _is_start_better(
@@ -343,7 +367,7 @@ def _is_start_better(
     losses = [
         _choose_weights([(c, c.member)], math.inf, splits, True, is_fixed)[1] for c in candidates
     ]
-    return losses[1] < losses[0] * (1 - MIN_LINEAR_GAIN)
+    return _is_lower(losses[1], losses[0])
 
 
 def _choose_weights(
@@ -352,31 +376,50 @@ def _choose_weights(
     splits: Sequence[_Split],
     has_linear: bool,
     is_fixed: bool,
-) -> tuple[_Choice, float]:
-    """Return the mean of some candidates with the lowest loss, and this loss.
+) -> tuple[_Choice, np.ndarray]:
+    """Return the mean of some candidates with the lowest loss, and its losses.
 
     `has_linear`: whether the linear model is a candidate.
     """
     is_started, n_trees = candidates[0][0].is_started, len(candidates)
 
+    def compute_losses(weights: dict[int, float]) -> np.ndarray:
+        factor = 1.0 if is_started else weights.get(n_trees, 0.0)
+        trees = {i: weight for i, weight in weights.items() if i < n_trees}
+        return _compute_losses(trees, [c for c, _ in candidates], splits, factor)
+
     def compute_loss(weights: dict[int, float]) -> float:
-        members = [i for i in weights if i < n_trees]
-        if is_fixed and not members:
+        if is_fixed and all(i == n_trees for i in weights):
             return math.inf
-        losses, factor = [], 1.0 if is_started else weights.get(n_trees, 0.0)
-        for split, *scored in zip(splits, *(c.scored for c, _ in candidates), strict=False):
-            model, first = scored[0]
-            raw = sum((weights[i] * scored[i][1] for i in members), np.zeros_like(first))
-            losses.append(split.compute_loss(model, raw, factor))
+        losses = compute_losses(weights)
         return math.fsum(losses) / len(losses)
 
     members = [member for _, member in candidates]
     if has_linear:
         members.append(replace(members[0], n_rounds=0))
-    weights, loss = choose_weights(members, compute_loss, max_rounds)
+    weights, _ = choose_weights(members, compute_loss, max_rounds)
     chosen = tuple(replace(members[i], weight=w) for i, w in weights.items() if i < n_trees)
     factor = 1.0 if is_started else weights.get(n_trees, 0.0)
-    return _Choice(chosen, factor, is_started), loss
+    return _Choice(chosen, factor, is_started), compute_losses(weights)
+
+
+def _compute_losses(
+    weights: dict[int, float],
+    candidates: Sequence[_Candidate],
+    splits: Sequence[_Split],
+    factor: float,
+) -> np.ndarray:
+    """Return the losses of the weighted mean of candidates plus a part of the linear model, on all
+    held-out rows of each split, or on blocks of them in the order of time."""
+    losses = []
+    for split, *scored in zip(splits, *(c.scored for c in candidates), strict=False):
+        model, first = scored[0]
+        raw = sum((weight * scored[i][1] for i, weight in weights.items()), np.zeros_like(first))
+        has_blocks = split.linear_scores is not None and split.run.rules.time is not None
+        n_blocks = min(N_TIME_BLOCKS // len(splits), len(raw)) if has_blocks else 1
+        for part in np.array_split(np.arange(len(raw)), n_blocks):
+            losses.append(split.compute_loss(model, raw, factor, part))
+    return np.array(losses)
 
 
 class _Choice(NamedTuple):
@@ -427,7 +470,9 @@ def iter_hold_outs(
     """Yield the rows to train on and the rows to evaluate on, of each hold-out fit."""
     target, seed = run.target, run.seeds.training
     classes = target.get_row_classes()
-    if n_hold_outs == 1:
+    if run.rules.time is not None:
+        splits = _iter_last_rows(run, n_hold_outs)
+    elif n_hold_outs == 1:
         splits = iter([run.rules.split(target.n_rows, HELD_OUT, seed, classes)])
     else:
         splits = run.rules.iter_cross_fits(target.n_rows, round(1 / HELD_OUT), seed, classes)
@@ -436,6 +481,21 @@ def iter_hold_outs(
         if classes is not None:  # a class without training rows has no score
             held = held[np.isin(classes[held], classes[rows])]
         yield rows, held
+
+
+def _iter_last_rows(
+    run: TrainingRun, n_hold_outs: int
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield the last rows in time after all rows before them, then those before these."""
+    rows = np.arange(run.target.n_rows)
+    n_held = HELD_OUT * len(rows)
+    for i in range(n_hold_outs):
+        rules, seed = run.rules.take(rows), run.seeds.training
+        earlier, later = rules.split(len(rows), n_held / len(rows), seed, None)
+        if i > 0 and not (len(earlier) and len(later)):
+            return
+        yield rows[earlier], rows[later]
+        rows = rows[earlier]
 
 
 def _count_hold_outs(run: TrainingRun) -> int:
@@ -450,6 +510,8 @@ def _count_hold_outs(run: TrainingRun) -> int:
     n_rows, n_outputs = bound.n_rows, bound.n_outputs
     if _count_cells(run) > MAX_REPEATED_CELLS:
         return 1
+    if run.rules.time is not None:
+        return N_TIME_HOLD_OUTS if run.linear is not None and run.linear.is_optional else 1
     base = run.base_score
     bound.set_base_score(compute_base_score(bound, run.settings) if base is None else base)
     raw = np.zeros((n_rows, n_outputs), np.float32)

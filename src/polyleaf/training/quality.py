@@ -109,17 +109,23 @@ def choose_weights(
 
     `candidates`: with their numbers of rounds. `compute_loss`: returns the loss of the weighted
     mean of some candidates, `{number: weight}`. `max_rounds`: limit for the rounds of several
-    members, in rounds with default parameters.
+    members, in rounds with default parameters; below 0 nothing is averaged.
     """
     costs = [get_cost(member) * member.n_rounds for member in candidates]
     mixes = [
         mix
         for mix in _iter_mixes(len(candidates))
-        if len(mix) == 1 or sum(costs[i] for i in mix) <= max_rounds
+        if len(mix) == 1 or _sum_costs([costs[i] for i in mix]) <= max_rounds
     ]
     losses = [compute_loss(mix) for mix in mixes]
     lowest = min(losses)
     return mixes[losses.index(lowest)], lowest
+
+
+def _sum_costs(costs: Sequence[float]) -> float:
+    """Return what several members cost more than one, which has no limit: 0 if the others have no
+    trees."""
+    return sum(costs) if sum(cost > 0 for cost in costs) > 1 else 0.0
 
 
 def _iter_mixes(n_candidates: int) -> Iterator[dict[int, float]]:
