@@ -5,7 +5,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
-#include <cstring>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -37,27 +37,21 @@ class PythonCommunicator final : public Communicator {
     const nanobind::gil_scoped_acquire gil;
     object_.attr("allreduce_max")(array(numbers));
   }
-  void reduce_scatter(std::span<int32_t> numbers, std::span<const int64_t> begin,
-                      const std::shared_ptr<const void>& owner) override {
-    const nanobind::gil_scoped_acquire gil;
-    using Owner = std::shared_ptr<const void>;
-    const nanobind::capsule held(new Owner(owner),
-                                 [](void* p) noexcept { delete static_cast<Owner*>(p); });
-    nanobind::list shares;
-    for (size_t r = 0; r + 1 < begin.size(); ++r)
-      shares.append(array(numbers.subspan(begin[r], begin[r + 1] - begin[r]), held));
-    using Summed = nanobind::ndarray<const int32_t, nanobind::ndim<1>, nanobind::c_contig>;
-    const Summed sums = nanobind::cast<Summed>(object_.attr("reduce_scatter")(shares));
-    if (sums.data() != numbers.data() + begin[rank_])  // a communicator may sum in place
-      std::memcpy(numbers.data() + begin[rank_], sums.data(), sums.size() * sizeof(int32_t));
-  }
-  std::vector<std::vector<std::byte>> alltoall(
-      const std::vector<std::vector<std::byte>>& blocks) override {
+  std::vector<Block> alltoall(std::span<const Block> blocks) override {
     const nanobind::gil_scoped_acquire gil;
     nanobind::list arguments;
-    for (const std::vector<std::byte>& block : blocks)
-      arguments.append(nanobind::bytes(block.data(), block.size()));
-    return copied(object_.attr("alltoall")(arguments));
+    for (const Block& block : blocks) {
+      using Owner = std::shared_ptr<const void>;
+      const nanobind::capsule held(new Owner(block.owner),
+                                   [](void* p) noexcept { delete static_cast<Owner*>(p); });
+      arguments.append(
+          array(std::span(reinterpret_cast<const uint8_t*>(block.bytes.data()), block.bytes.size()),
+                held));
+    }
+    std::vector<Block> received;
+    for (nanobind::handle each : object_.attr("alltoall")(arguments))
+      received.push_back(view(each));
+    return received;
   }
   std::vector<std::vector<std::byte>> allgather(std::span<const std::byte> data) override {
     const nanobind::gil_scoped_acquire gil;
@@ -73,6 +67,22 @@ class PythonCommunicator final : public Communicator {
       found.emplace_back(begin, begin + bytes.size());
     }
     return found;
+  }
+
+  // Return the bytes of a Python object, which are copied only if they are not aligned.
+  static Block view(nanobind::handle object) {
+    const std::shared_ptr<Py_buffer> buffer(new Py_buffer{}, [](Py_buffer* held) {
+      const nanobind::gil_scoped_acquire gil;
+      PyBuffer_Release(held);
+      delete held;
+    });
+    if (PyObject_GetBuffer(object.ptr(), buffer.get(), PyBUF_SIMPLE) != 0)
+      nanobind::raise_python_error();
+    const std::span bytes(static_cast<const std::byte*>(buffer->buf),
+                          static_cast<size_t>(buffer->len));
+    if (reinterpret_cast<uintptr_t>(bytes.data()) % alignof(int32_t) == 0) return {bytes, buffer};
+    const auto copy = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+    return {*copy, copy};
   }
 
   template <class T>

@@ -24,7 +24,7 @@ from polyleaf.dask import DaskPolyleafRegressor
 from polyleaf.dask.communicator import CommunicatorPlugin, DaskCommunicator
 from polyleaf.dask.costs import TreeHistograms
 from polyleaf.estimators.distributed_fit import RowBlocks, fit_rank, plan_shared_fit, read_shard
-from polyleaf.runtime.collective import Buffer, Communicator, IntegerArray
+from polyleaf.runtime.collective import Buffer, Communicator
 from polyleaf.runtime.context import Context
 
 read_clock = time.process_time if "--processor-time" in sys.argv else time.perf_counter
@@ -48,7 +48,8 @@ class Shape(NamedTuple):
         """Histograms of a full tree."""
         lanes = _core.channel_lanes(self.n_outputs, "unit", -1)
         bin_numbers = lanes + (lanes == self.n_outputs)
-        return TreeHistograms(self.n_features, bin_numbers, 2 ** (self.depth - 1))
+        n_histograms = 2 ** (self.depth - 1)
+        return TreeHistograms(self.n_features, bin_numbers, self.n_outputs + 1, n_histograms)
 
 
 def predict_exchange_seconds(
@@ -109,10 +110,6 @@ class Mirror(Communicator):
     def alltoall(self, blocks: Sequence[Buffer]) -> list[Buffer]:
         return [blocks[0], blocks[0]]
 
-    def reduce_scatter(self, shares: Sequence[IntegerArray]) -> IntegerArray:
-        shares[0][...] += shares[0].copy()
-        return shares[0]
-
 
 def measure_computing(estimator: Any, X: np.ndarray, Y: np.ndarray) -> float:
     """Return the seconds that one of two ranks computes for a tree."""
@@ -157,7 +154,7 @@ def main() -> None:
         ):
             client.register_plugin(CommunicatorPlugin())
             message = measure_exchange(client, 320, 200) / (n_workers - 1)
-            n_bytes = shape.histograms.histogram_bytes // n_workers
+            n_bytes = int(shape.histograms.count_sent_bytes(2)) // shape.histograms.n_histograms
             seconds = measure_exchange(client, n_bytes, 20) / (n_workers - 1)
             speed = n_bytes / (seconds - message)
             print(f"{n_workers} workers: {1e3 * message:.2f} ms a message, {speed / 1e9:.2f} GB/s")

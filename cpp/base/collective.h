@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <stdexcept>
 #include <type_traits>
@@ -68,14 +69,15 @@ void allgather_lists(const Context& context, Lists<T>& lists) {
 // rank.
 template <class T>
 Lists<T> alltoall_lists(const Context& context, std::vector<Lists<T>>& for_ranks) {
-  std::vector<std::vector<std::byte>> blocks;
+  std::vector<Communicator::Block> blocks;
   Lists<T> found(for_ranks[0].size());
   for (Lists<T>& lists : for_ranks) {
-    blocks.push_back(packed_lists(lists));
+    const auto packed = std::make_shared<std::vector<std::byte>>(packed_lists(lists));
+    blocks.push_back({*packed, packed});
     Lists<T>().swap(lists);
   }
-  for (const std::vector<std::byte>& packed : context.communicator->alltoall(blocks))
-    append_packed<T>(packed, found);
+  for (const Communicator::Block& block : context.communicator->alltoall(blocks))
+    append_packed<T>(block.bytes, found);
   return found;
 }
 

@@ -16,6 +16,12 @@ namespace polyleaf {
 // All ranks call the same functions in the same order, from the calling thread, never from a task.
 class Communicator {
  public:
+  // Bytes in memory that `owner` holds.
+  struct Block {
+    std::span<const std::byte> bytes;
+    std::shared_ptr<const void> owner;
+  };
+
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
@@ -23,14 +29,9 @@ class Communicator {
   virtual void allreduce_sum(std::span<int64_t> numbers) = 0;
   // Maximum over all ranks, in place; NaN if a rank has NaN.
   virtual void allreduce_max(std::span<double> numbers) = 0;
-  // Share r is numbers[begin[r]] .. numbers[begin[r + 1] - 1], on all ranks. Sum share r over all
-  // ranks and write it to rank r, in place of its own share. The other shares must not change until
-  // the next call has returned: they are read in place, in memory that `owner` holds.
-  virtual void reduce_scatter(std::span<int32_t> numbers, std::span<const int64_t> begin,
-                              const std::shared_ptr<const void>& owner) = 0;
-  // Send block r to rank r; return what each rank has sent to this one, in order of rank.
-  virtual std::vector<std::vector<std::byte>> alltoall(
-      const std::vector<std::vector<std::byte>>& blocks) = 0;
+  // Send block r to rank r; return what each rank has sent to this one, in order of rank, at
+  // addresses of int32. The blocks must not change until the next call has returned.
+  virtual std::vector<Block> alltoall(std::span<const Block> blocks) = 0;
   // Return what every rank passes, in order of rank.
   virtual std::vector<std::vector<std::byte>> allgather(std::span<const std::byte> data) = 0;
 };

@@ -91,6 +91,8 @@ struct ChannelLayout {
         return 0;
     }
   }
+  // Return the number of lanes before those that pad a row.
+  int n_used() const { return count_lane >= 0 ? count_lane + 1 : lanes; }
   bool linear() const { return regressors >= 0; }
   int first_product() const { return n_outputs + n_hessian(); }
   int second_moments() const { return first_product() + regressors; }

@@ -211,15 +211,23 @@ void HistogramBuilder::build_chunks(std::vector<HistogramJob>& jobs) {
 
 void HistogramBuilder::allreduce_histograms(std::span<HistogramJob> jobs) {
   const auto n_tiles = static_cast<int64_t>(tree_->tiles().size());
-  shared_.start(jobs.size());
-  for (size_t j = 0; j < jobs.size(); ++j) jobs[j].shared = j;
-  parallel_for(
-      context_, static_cast<int64_t>(jobs.size()) * n_tiles, [&](int64_t task, int thread) {
-        const HistogramJob& job = jobs[task / n_tiles];
-        const auto tile = static_cast<int>(task % n_tiles);
-        add_tile(job, tile, shared_.bins(job.shared, tile, *nodes_[job.build].view.layout), thread);
-      });
-  shared_.reduce_scatter();
+  std::vector<const ChannelLayout*> layouts;
+  for (size_t j = 0; j < jobs.size(); ++j) {
+    jobs[j].shared = j;
+    layouts.push_back(nodes_[jobs[j].build].view.layout);
+  }
+  shared_.start(layouts);
+  parallel_for(context_, static_cast<int64_t>(jobs.size()) * n_tiles,
+               [&](int64_t task, int thread) {
+                 const HistogramJob& job = jobs[task / n_tiles];
+                 const auto tile = static_cast<int>(task % n_tiles);
+                 const ChannelLayout& layout = *layouts[job.shared];
+                 const TileBins bins = scratch_[thread].bins(layout.count_lane < 0);
+                 bins.clear(bins_.tile(tree_->tiles()[tile]), layout.lanes);
+                 add_tile(job, tile, bins, thread);
+                 shared_.pack(job.shared, tile, bins);
+               });
+  shared_.exchange();
 }
 
 const uint64_t* HistogramBuilder::load_words(const HistogramNode& node, int t, int thread) {
@@ -237,14 +245,15 @@ TileBins HistogramBuilder::build(const HistogramJob& job, int tile_index, int th
   Scratch& scratch = scratch_[thread];
   const TileBins bins =
       job.keep ? pool_.tile(node.histogram, t) : scratch.bins(layout.count_lane < 0);
-  if (context_.is_distributed())
-    bins.copy(shared_.bins(job.shared, tile_index, layout), tile, layout.lanes);
-  else if (!job.is_small && job.n_chunks == 1)
+  if (!job.is_small && (job.n_chunks == 1 || context_.is_distributed()))
     bins.clear(tile, layout.lanes);
   else if (!scratch.is_clear)
     scratch.clear();
   if (!job.keep) scratch.is_clear = job.is_small;
-  if (!context_.is_distributed()) add_tile(job, tile_index, bins, thread);
+  if (context_.is_distributed())
+    shared_.add(job.shared, tile_index, bins);
+  else
+    add_tile(job, tile_index, bins, thread);
   return bins;
 }
 

@@ -74,6 +74,14 @@ struct HistogramKernels {
   void (*subtract)(int32_t* a, const int32_t* b, int64_t n);
   // a += b, elementwise.
   void (*add)(int32_t* a, const int32_t* b, int64_t n);
+  // Copy the first `n_used` lanes of the bins that have rows, and their counts (nullptr: the last
+  // of these lanes) after them, to `out`; mark these bins in filled[0 .. n_bins / 32). Return the
+  // end.
+  int32_t* (*pack_filled)(const int32_t* sums, const uint32_t* counts, int64_t n_bins, int lanes,
+                          int n_used, uint32_t* filled, int32_t* out);
+  // Add packed bins, which end at `end`, to sums and counts.
+  void (*add_filled)(const int32_t* packed, const int32_t* end, const uint32_t* filled,
+                     int64_t n_bins, int lanes, int n_used, int32_t* sums, uint32_t* counts);
   // Copy the channels of rows ids[0..n), contiguous.
   void (*gather)(const int16_t* channels, const uint32_t* ids, int64_t n, int lanes, int16_t* out);
   // out[lane] += channels of `n` contiguous rows.

@@ -195,6 +195,25 @@ def test_a_worker_lost_while_sparse_features_are_binned(client, monkeypatch):
     assert model.to_local().save_model() == PolyleafRegressor(**SMALL).fit(X, Y).save_model()
 
 
+@pytest.mark.filterwarnings("ignore:Lost")
+def test_a_worker_lost_while_the_initial_model_is_fitted(client, monkeypatch):
+    X, Y = make_data()
+    fit_initial_model, lost = worker.fit_initial_model, []
+
+    def lose_one(*arguments):
+        if not lost:
+            lost.append(get_worker().address)
+            close_workers(client, set(lost))
+        return fit_initial_model(*arguments)
+
+    monkeypatch.setattr(worker, "fit_initial_model", lose_one)
+    parameters = SMALL | {"init": "linear"}
+    lazy = [da.from_array(values, chunks=(30, -1)) for values in (X, Y)]
+    model = DaskPolyleafRegressor(client=client, **parameters).fit(*lazy)
+    assert lost and lost[0] not in client.nthreads()
+    assert model.model_.to_bytes() == PolyleafRegressor(**parameters).fit(X, Y).model_.to_bytes()
+
+
 def test_losing_all_workers_before_the_first_round_raises(client, monkeypatch):
     register = client.register_plugin
 

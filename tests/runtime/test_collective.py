@@ -34,14 +34,13 @@ def test_collectives_equal_numpy_on_all_ranks(size, n, seed):
         total, most = numbers[comm.rank].copy(), floats[comm.rank].copy()
         comm.allreduce_sum(total)
         comm.allreduce_max(most)
-        own = [share.copy() for share in shares[comm.rank]]  # sums are written in place
-        return total, most, comm.reduce_scatter(own), comm.allgather(bytes([comm.rank]))
+        received = comm.alltoall([share.tobytes() for share in shares[comm.rank]])
+        return total, most, received, comm.allgather(bytes([comm.rank]))
 
-    for rank, (total, most, share, gathered) in enumerate(ThreadCommunicator.run(size, work)):
+    for rank, (total, most, received, gathered) in enumerate(ThreadCommunicator.run(size, work)):
         np.testing.assert_array_equal(total, numbers.sum(axis=0))
         np.testing.assert_array_equal(most, floats.max(axis=0))
-        np.testing.assert_array_equal(share, sum(given[rank] for given in shares))
-        assert share.dtype == np.int32
+        assert received == [sent[rank].tobytes() for sent in shares]
         assert gathered == [bytes([r]) for r in range(size)]
 
 
@@ -58,8 +57,6 @@ def test_maximum_propagates_nan():
 def test_sums_of_floats_raise(dtype):
     with pytest.raises(TypeError, match="integers only"):
         SINGLE_PROCESS.allreduce_sum(np.zeros(2, dtype))
-    with pytest.raises(TypeError, match="integers only"):
-        SINGLE_PROCESS.reduce_scatter([np.zeros(2, dtype)])
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -94,6 +91,5 @@ def test_single_process_leaves_arrays_unchanged():
     numbers = np.arange(3)
     SINGLE_PROCESS.allreduce_sum(numbers)
     SINGLE_PROCESS.allreduce_max(numbers)
-    assert SINGLE_PROCESS.reduce_scatter([numbers]) is numbers
     assert SINGLE_PROCESS.allgather(b"a") == [b"a"]
     np.testing.assert_array_equal(numbers, [0, 1, 2])

@@ -450,7 +450,7 @@ def test_base_scores_of_some_rows_are_refused():
 
 
 class Counting(ThreadCommunicator):
-    """Count exchanges, and the bytes of shares."""
+    """Count exchanges, and the bytes of histograms."""
 
     def __init__(self, communicator):
         vars(self).update(vars(communicator))
@@ -458,11 +458,9 @@ class Counting(ThreadCommunicator):
 
     def alltoall(self, blocks):
         self.asked += 1
+        if isinstance(blocks[0], np.ndarray):
+            self.shared.append([len(block) for block in blocks])
         return super().alltoall(blocks)
-
-    def reduce_scatter(self, shares):
-        self.shared.append([share.nbytes for share in shares])
-        return super().reduce_scatter(shares)
 
 
 def counted_fit(estimator, X, y, **arguments):
@@ -488,10 +486,23 @@ def test_messages_and_bytes_of_a_tree_are_as_predicted(depth):
     Y = np.sin(X / 100)
     fitted, counted = counted_fit(PolyleafRegressor(max_depth=depth, random_state=0), X, Y)
     assert fitted[0].model_.forest.tree(1).n_leaves == 2**depth
-    tile = 8 * 256 * 16 + 16 + 8 * 256  # of eight features: sums, padding, and separate counts
+    bins = 8 * 255 * 17  # of eight features: sums and counts
     for each in counted:
         assert each.asked == 2 * (9 + 2 * depth)
-        assert [s for s in each.shared] == 2 * [[n * tile * 4] * 2 for n in (1, 1, 2, 4)[:depth]]
+        for n, sizes in zip(2 * (1, 1, 2, 4)[:depth], each.shared, strict=True):
+            assert max(sizes) <= n * 4 * (8 * 256 // 32 + bins)
+        for sizes in each.shared[::depth]:  # of roots; with fewer rows, more bins are empty
+            assert min(sizes) > 0.9 * 4 * bins
+
+
+def test_only_bins_that_have_rows_are_sent():
+    """256 bins are reserved for a feature of two values beside one of many."""
+    rng = np.random.default_rng(0)
+    X = np.c_[rng.permutation(512), rng.integers(0, 2, (512, 15))]
+    Y = np.sin(X[:, :1] / 9 + np.arange(16))
+    _, counted = counted_fit(PolyleafRegressor(max_depth=1, random_state=0), X, Y)
+    for each in counted:
+        assert sum(map(sum, each.shared)) < 2 * 4 * (2 * 64 + 17 * (255 + 15 * 2))
 
 
 def test_sorted_categories_are_exchanged_once_per_tree():

@@ -334,6 +334,72 @@ void sum_sparse(const SparseEntry* entries, int64_t n, const int16_t* channels, 
     sum_sparse_lanes<i16x16, i32x16>(entries, n, channels + j, lanes, out + j);
 }
 
+template <class Row>
+int32_t* pack_filled_vectors(const int32_t* sums, const uint32_t* counts, int64_t n_bins, int lanes,
+                             int n_used, uint32_t* filled, int32_t* out) {
+  constexpr int kWidth = sizeof(Row) / sizeof(int32_t);
+  const int32_t* end = out + n_bins * (n_used + (counts != nullptr));
+  for (int64_t first = 0; first < n_bins; first += 32) {
+    uint32_t bits = 0;
+    for (int64_t bin = first; bin < first + 32 && bin < n_bins; ++bin) {
+      const int32_t* at = sums + bin * lanes;
+      const auto count = counts != nullptr ? static_cast<int32_t>(counts[bin]) : at[n_used - 1];
+      if (count == 0) continue;
+      bits |= uint32_t{1} << (bin - first);
+      if (out + lanes <= end) {  // the lanes after n_used are overwritten by the next bin
+        for (int j = 0; j < n_used; j += kWidth) store(out + j, load<Row>(at + j));
+      } else {
+        std::memcpy(out, at, sizeof(int32_t) * static_cast<size_t>(n_used));
+      }
+      out += n_used;
+      if (counts != nullptr) *out++ = count;
+    }
+    filled[first / 32] = bits;
+  }
+  return out;
+}
+
+int32_t* pack_filled(const int32_t* sums, const uint32_t* counts, int64_t n_bins, int lanes,
+                     int n_used, uint32_t* filled, int32_t* out) {
+  const auto pack = lanes == 4   ? pack_filled_vectors<i32x4>
+                    : lanes == 8 ? pack_filled_vectors<i32x8>
+                                 : pack_filled_vectors<i32x16>;
+  return pack(sums, counts, n_bins, lanes, n_used, filled, out);
+}
+
+template <class Row>
+void add_filled_vectors(const int32_t* packed, const int32_t* end, const uint32_t* filled,
+                        int64_t n_bins, int lanes, int n_used, int32_t* sums, uint32_t* counts) {
+  constexpr int kWidth = sizeof(Row) / sizeof(int32_t);
+  const int n_whole = n_used / kWidth * kWidth;
+  int32_t mask[kWidth] = {};  // of the lanes after the whole vectors
+  for (int j = 0; j < n_used - n_whole; ++j) mask[j] = -1;
+  for (int64_t first = 0; first < n_bins; first += 32) {
+    for (uint32_t bits = filled[first / 32]; bits != 0; bits &= bits - 1) {
+      const int64_t bin = first + __builtin_ctz(bits);
+      int32_t* at = sums + bin * lanes;
+      for (int j = 0; j < n_whole; j += kWidth)
+        store(at + j, load<Row>(at + j) + load<Row>(packed + j));
+      if (packed + lanes <= end && n_whole < n_used) {
+        const Row rest = load<Row>(packed + n_whole) & load<Row>(mask);
+        store(at + n_whole, load<Row>(at + n_whole) + rest);
+      } else {
+        for (int j = n_whole; j < n_used; ++j) at[j] += packed[j];
+      }
+      packed += n_used;
+      if (counts != nullptr) counts[bin] += static_cast<uint32_t>(*packed++);
+    }
+  }
+}
+
+void add_filled(const int32_t* packed, const int32_t* end, const uint32_t* filled, int64_t n_bins,
+                int lanes, int n_used, int32_t* sums, uint32_t* counts) {
+  const auto add = lanes == 4   ? add_filled_vectors<i32x4>
+                   : lanes == 8 ? add_filled_vectors<i32x8>
+                                : add_filled_vectors<i32x16>;
+  add(packed, end, filled, n_bins, lanes, n_used, sums, counts);
+}
+
 // Sum vectors of Row's width, which stay in a register.
 template <class Row>
 void add_vectors(const int32_t* sums, int lanes, int n_bins, int32_t* out) {
@@ -353,9 +419,9 @@ void add_bins(const int32_t* sums, int lanes, int n_bins, int32_t* out) {
 
 }  // namespace
 
-const HistogramKernels histogram_kernels = {build,        unpack_counts, build_packed, unpack_sums,
-                                            subtract,     add,           gather,       sum,
-                                            mark_touched, build_sparse,  sum_sparse};
+const HistogramKernels histogram_kernels = {
+    build,      unpack_counts, build_packed, unpack_sums,  subtract,     add,       pack_filled,
+    add_filled, gather,        sum,          mark_touched, build_sparse, sum_sparse};
 
 const SumKernels sum_kernels = {add_bins};
 

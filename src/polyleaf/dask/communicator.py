@@ -2,7 +2,8 @@
 
 During a fit, each pair of ranks shares one connection, and each side writes the message that the
 other will need: an exchange costs one message in each direction. Both listen all the time, so that
-either notices at once when the other is lost.
+either notices at once when the other is lost. Between ranks of one host, the messages go through
+Unix sockets instead.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from distributed.protocol import to_serialize
 from distributed.utils import sync
 from distributed.worker import thread_state
 
+from polyleaf.dask.local_sockets import LocalSockets
 from polyleaf.runtime.collective import Buffer, Communicator, WorkerLostError
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ class Mailbox:
         self._messages: dict[tuple[int, int], asyncio.Future[Buffer]] = {}
         self._connections: dict[int, asyncio.Future[Comm]] = {}
         self._error: Exception | None = None
+        self.sockets = LocalSockets()  # of the rank, which are shut down with the attempt
         self.left = asyncio.Event()
 
     def connection(self, rank: int) -> asyncio.Future[Comm]:
@@ -79,6 +82,7 @@ class Mailbox:
         for connection in self._connections.values():
             if connection.exception() is None:
                 connection.result().abort()
+        self.sockets.shut_down()
         self._messages, self._connections = {}, {}
         self.left.set()
 
@@ -111,9 +115,9 @@ class CommunicatorPlugin(WorkerPlugin):
     async def exchange(
         self, fit: str, step: int, rank: int, addresses: Sequence[str], messages: Sequence[Buffer]
     ) -> list[Buffer]:
-        """Send a message to every rank and return theirs."""
+        """Send a message to every rank without a socket here, and return theirs."""
         mailbox, received = self._mailbox(fit), list(messages)
-        others = [other for other in range(len(messages)) if other != rank]
+        others = [r for r in range(len(messages)) if r != rank and r not in mailbox.sockets]
         if step == 1:
             for other in others[rank:]:
                 self._spawn(self._connect(mailbox, fit, rank, other, addresses[other]))
@@ -127,6 +131,18 @@ class CommunicatorPlugin(WorkerPlugin):
             received[other] = await mailbox.message(step, other)
             mailbox.pop(step, other)
         return received
+
+    async def get_sockets(self, fit: str) -> LocalSockets:
+        """Return the sockets of the rank of an attempt."""
+        mailbox = self._mailbox(fit)
+        mailbox.check()
+        return mailbox.sockets
+
+    async def lose(self, fit: str, error: OSError) -> None:
+        """End an attempt here because of a lost socket, and raise why."""
+        mailbox = self._mailbox(fit)
+        mailbox.close(self._convert_error(error))
+        mailbox.check()
 
     async def leave(self, fit: str) -> None:
         """Leave an attempt: this rank needs no more messages."""
@@ -254,11 +270,28 @@ class DaskCommunicator(Communicator):
         self._step = 0
         self.sent_bytes = 0
         self._plugin.start(fit)
+        self._sockets = LocalSockets()
 
     def alltoall(self, blocks: Sequence[Buffer]) -> list[Buffer]:
         self._check_cancelled()
-        self._step += 1
         self.sent_bytes += sum(map(len, blocks)) - len(blocks[self.rank])
+        try:
+            if self._step == 0:
+                self._sockets = sync(self._loop, self._plugin.get_sockets, self._fit)
+                self._sockets.connect(self.rank, self.size, self._exchange_remotely)
+                # From here on they are shut down with the attempt.
+                sync(self._loop, self._plugin.get_sockets, self._fit)
+            received = self._sockets.exchange(self.rank, blocks)
+        except OSError as error:
+            sync(self._loop, self._plugin.lose, self._fit, error)
+        if len(received) == self.size - 1:
+            return [received.get(r, block) for r, block in enumerate(blocks)]
+        others = self._exchange_remotely(blocks)
+        return [received.get(r, block) for r, block in enumerate(others)]
+
+    def _exchange_remotely(self, blocks: Sequence[Buffer]) -> list[Buffer]:
+        """Exchange blocks with the ranks that have no socket here."""
+        self._step += 1
         return sync(
             self._loop,
             self._plugin.exchange,
@@ -276,14 +309,18 @@ class DaskCommunicator(Communicator):
     def leave(self) -> None:
         """Leave the attempt after all ranks have reached this point."""
         self.allgather(b"")
+        self._sockets.close()
         sync(self._loop, self._plugin.leave, self._fit)
 
     def end(self, reason: str) -> None:
         """End the attempt on all workers that can be reached."""
+        self._sockets.close()
         sync(self._loop, self._plugin.end_all, self._fit, self._addresses, reason)
 
     def _check_cancelled(self) -> None:
-        """End this rank if its client has gone."""
+        """End this rank if its client has gone, or its worker closes."""
+        if self._plugin.worker.status in _CLOSING:
+            raise WorkerLostError("This worker is closing.")
         task = self._state.tasks.get(self._key)
         if task is None or task.state == "cancelled":
             raise WorkerLostError("The fit was cancelled.")

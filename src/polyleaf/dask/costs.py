@@ -28,6 +28,7 @@ class TreeHistograms(NamedTuple):
 
     n_features: int
     bin_numbers: int  # numbers per bin: sums and the number of rows, padded
+    sent_numbers: int  # those of them that are sent
     n_histograms: int  # of the root, and of one of two siblings
 
     @classmethod
@@ -37,7 +38,8 @@ class TreeHistograms(NamedTuple):
         """Return the histograms of the largest tree that the parameters allow."""
         by_level = 2 ** (min(31, settings.growth.max_depth or 31) - 1)
         n_splits = count_leaves(settings.growth) - 1
-        return cls(n_features, columns.bin_numbers, max(1, min(by_level, n_splits)))
+        n_histograms = max(1, min(by_level, n_splits))
+        return cls(n_features, columns.bin_numbers, columns.sent_numbers, n_histograms)
 
     @property
     def histogram_bytes(self) -> int:
@@ -46,8 +48,11 @@ class TreeHistograms(NamedTuple):
         return n_features * HISTOGRAM_BINS * _NUMBER_BYTES * self.bin_numbers
 
     def count_sent_bytes(self, n_workers: int) -> float:
-        """Return the bytes that each worker sends, and receives, for the tree."""
-        return self.n_histograms * self.histogram_bytes * (n_workers - 1) / n_workers
+        """Return the bytes that each worker sends, and receives, for the tree: at most, since bins
+        without rows are not sent."""
+        n_bins = self.n_histograms * self.n_features * HISTOGRAM_BINS
+        marks = n_bins / 8  # one bit for each bin
+        return (n_bins * _NUMBER_BYTES * self.sent_numbers + marks) * (n_workers - 1) / n_workers
 
 
 class WorkerCosts(NamedTuple):

@@ -53,28 +53,6 @@ class Communicator(ABC):
         if self.size > 1:
             numbers[...] = np.maximum.reduce(self._gather_arrays(numbers))
 
-    def reduce_scatter(self, shares: Sequence[IntegerArray]) -> IntegerArray:
-        """Sum the shares r of all ranks on rank r, in place of its own share.
-
-        The other shares are sent without a copy: they must not change until the next call of a
-        method has returned. Raises a TypeError if a dtype is not an integer.
-
-        `shares`: one per rank; share r has the same shape and dtype on all ranks.
-        """
-        for share in shares:
-            _check_integers(share)
-        total = shares[self.rank]
-        if self.size == 1:
-            return total
-        blocks: list[Buffer] = [
-            b"" if r == self.rank else np.ascontiguousarray(share).data.cast("B")
-            for r, share in enumerate(shares)
-        ]
-        for r, data in enumerate(self.alltoall(blocks)):
-            if r != self.rank:
-                total += _decode_array(data, total)
-        return total
-
     def allgather(self, data: Buffer) -> list[Buffer]:
         """Return the data of every rank, in order, on all ranks."""
         return self.alltoall([data] * self.size)

@@ -36,6 +36,7 @@ class ColumnCounts(NamedTuple):
     sketched: int  # 0: no sketch
     lanes: int
     bin_numbers: int  # per bin of a histogram: sums and the number of rows, padded
+    sent_numbers: int  # those of them that workers exchange
     goals: int  # of a ranking; 0: there are no queries
     trees_per_round: int
 
@@ -64,6 +65,8 @@ def count_columns(bound: BoundObjective, settings: TrainConfig, n_targets: int) 
     lanes = _core.channel_lanes(summed, "unit" if kind == "none" else kind, leaf.gain_regressors)
     pairs = summed * (summed + 1) // 2
     n_hessian = {"none": 0, "shared": 1, "diagonal": summed, "full": pairs}[kind]
+    bin_numbers = lanes + (summed + n_hessian == lanes)  # without a lane to spare
+    has_products = leaf.gain_regressors >= 0
     return ColumnCounts(
         targets=n_targets,
         scores=scores,
@@ -71,7 +74,8 @@ def count_columns(bound: BoundObjective, settings: TrainConfig, n_targets: int) 
         sketched=0 if sketch is None else summed,
         goals=0 if bound.rows.query is None else bound.rows.target.shape[1],
         lanes=lanes,
-        bin_numbers=lanes + (summed + n_hessian == lanes),  # without a lane to spare
+        bin_numbers=bin_numbers,
+        sent_numbers=bin_numbers if has_products else summed + n_hessian + 1,
         trees_per_round=len(groups),
     )
 
