@@ -242,7 +242,7 @@ LIBRARIES: dict[str, Callable[..., Any]] = {
     "XGBoost": _xgboost,
     "CatBoost": _catboost,
 }
-OURS = ("Polyleaf xendcg", "Polyleaf lambdarank", "Polyleaf pairwise")
+OURS = ("Polyleaf xendcg", "Polyleaf lambdarank", "Polyleaf pairwise", "Polyleaf yetirank")
 METHODS = (
     *OURS,
     "LightGBM rank_xendcg",
