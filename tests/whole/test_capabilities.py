@@ -196,6 +196,9 @@ RECIPES = {
     "target_weight": Recipe({"target_weight": {0: 2.0}}),
     "output_weights": regressor({}, fit={"sample_weight": np.ones((60, 3))}),
     "offset": regressor({}, fit={"offset": np.zeros((60, 3))}),
+    "offset_in_link": regressor(
+        {"objective": "poisson"}, y=np.abs(Y), fit={"offset": np.zeros((60, 3))}
+    ),
     "two_classes": Recipe({}, {}, PolyleafClassifier, y=LABELS[:, 0]),
     "dense_y": regressor({}),
     "metrics_of_outputs": regressor({"eval_metric": "rmse"}),
@@ -495,9 +498,10 @@ IMPLIED = {
 }
 # Pairs whose recipes cannot be joined.
 JOINED = {
+    ("tasks", "init_estimator"): Recipe({"init": Ridge()}, estimator=PolyleafMultiTask),
     ("shares", "init_estimator"): Recipe(
         {"objective": "softmax", "init": LogisticRegression()}, {}, PolyleafClassifier, y=SHARES
-    )
+    ),
 }
 NEEDS_GPU = {"device_array", "cuda"}
 
