@@ -175,7 +175,7 @@ def test_a_constant_learning_rate_follows_others():
         (PolyleafMultiTask, {}),
     ],
 )
-def test_training_that_goes_on_may_begin_to_ignore_missing_targets(cls, arguments):
+def test_training_that_goes_on_follows_its_rule_for_missing_targets(cls, arguments):
     X = np.random.default_rng(3).normal(size=(120, 4))
     y = X[:, :2].round(1) if cls is PolyleafRegressor else (X[:, :2] > 0).astype(float)
     missing = y.copy()
@@ -190,8 +190,10 @@ def test_training_that_goes_on_may_begin_to_ignore_missing_targets(cls, argument
         model = clone(ignoring).fit(X, missing, init_model=old, **arguments)
         raw.append(model.model_.predict_raw(X))
     np.testing.assert_array_equal(*raw)
-    with pytest.raises(ValueError, match="NaN"):
-        strict.fit(X, missing, init_model=clone(strict).fit(X, y, **arguments), **arguments)
+    for first in (strict, ignoring):
+        old = clone(first).fit(X, y, **arguments)
+        with pytest.raises(ValueError, match="NaN"):
+            clone(strict).fit(X, missing, init_model=old, **arguments)
 
 
 def test_calibration_repeats_the_learning_rate_of_each_round(tmp_path):

@@ -486,13 +486,15 @@ def _plan_costs(client: Client, data: DataFutures, planned: PlannedFit) -> list[
     measured = client.gather(client.map(_measure_partition, data.X, pure=False))
     n_features, _ = measured[0]
     workers = client.scheduler_info(n_workers=-1)["workers"]
+    # A worker that has come since holds partitions, but is not among these.
+    memory = {address: worker["metrics"]["memory"] for address, worker in workers.items()}
     shares, costs = _assign_partitions(client, data.X, data.sizes), []
     for address, share in shares.items():
         n_rows, sent_bytes, peak_bytes = sum(data.sizes[i] for i in share), None, None
         if columns is not None:
             tree = TreeHistograms.from_settings(n_features, columns, settings)
             sent_bytes = columns.trees_per_round * tree.count_sent_bytes(len(shares))
-            peak_bytes = workers[address]["metrics"]["memory"]
+            peak_bytes = memory.get(address, 0)
             peak_bytes += predict_training_bytes(n_rows, n_features, columns, settings)
         data_bytes = sum(measured[i][1] for i in share)
         costs.append(WorkerCosts(address, share, n_rows, data_bytes, sent_bytes, peak_bytes))

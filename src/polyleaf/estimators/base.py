@@ -104,7 +104,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
     def _get_encoding(self, old_model: Model) -> TargetEncoding:
         """Return the encoding of the targets of a model to continue, or to refit."""
         encoding = decode_target_encoding(old_model.metadata, old_model.n_outputs)
-        return encoding.ignore_missing() if self.missing_targets == "ignore" else encoding
+        return encoding.replace_missing(self.missing_targets)
 
     def _encode_sparse_target(
         self, rows: RowData, old_model: Model | None, ranks: Communicator = SINGLE_PROCESS

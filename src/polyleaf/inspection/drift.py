@@ -17,6 +17,7 @@ from polyleaf.inspection.model_summary import (
     read_raw_offset,
 )
 from polyleaf.model.model import get_model
+from polyleaf.runtime.user_warnings import suppress_warnings
 from polyleaf.user_data.feature_table import FeatureTable
 
 if TYPE_CHECKING:
@@ -194,7 +195,8 @@ class _Rows:
         n_rows = table.n_rows
         if n_rows == 0:
             raise ValueError(f"{name} has no rows: pass at least some hundred, to compare them.")
-        self.counts = mapper.count_bins(mapper.encode(table))
+        with suppress_warnings():  # predictions warn of unknown categories
+            self.counts = mapper.count_bins(mapper.encode(table))
         self.unknown = _count_unknown(mapper, table) / n_rows
         self.outside = np.full(mapper.n_features_, np.nan)
         if mapper.ranges_ is not None:

@@ -30,7 +30,7 @@ from polyleaf.runtime.capabilities import Use, check, refuse
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike, JsonObject, Parameters, StrPath
-from polyleaf.runtime.user_warnings import warn_user
+from polyleaf.runtime.user_warnings import suppress_warnings, warn_user
 from polyleaf.search.candidates import N_PARENTS, LearningRates, generate_variations, get_portfolio
 from polyleaf.search.cv_splits import Fold, Folds, hash_data, make_folds, split_rows, weigh_held_out
 from polyleaf.search.ensemble import Member, select_members
@@ -468,10 +468,11 @@ class SearchMixin(_Base):
             names = ("X", "y", "sample_weight", "offset", "qid")
             unheld = ("positions", "groups", "time") if finds_rounds else ("positions",)
             train, valid = fold.train.to_arguments(), fold.valid.to_arguments()
-            candidate.fit(
-                **{name: train[name] for name in (*names, *unheld) if name in train},
-                **{f"{name}_val": valid[name] for name in names if name in valid},
-            )
+            with suppress_warnings():
+                candidate.fit(
+                    **{name: train[name] for name in (*names, *unheld) if name in train},
+                    **{f"{name}_val": valid[name] for name in names if name in valid},
+                )
             if finds_rounds:
                 stopper.curve = _read_curve(candidate, metric)
                 stopper.n_rounds, stopper.timed_out = 0, limit.was_reached

@@ -27,7 +27,7 @@ from polyleaf.model.metadata import OUTPUT_GROUPS
 from polyleaf.objectives._utils import compute_derivatives
 from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.runtime.queries import count_queries
-from polyleaf.runtime.user_warnings import warn_user
+from polyleaf.runtime.user_warnings import suppress_warnings, warn_user
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS, SharedParameters
 from polyleaf.training.boosting import boost, compute_base_score
 from polyleaf.training.factory import bind_objective
@@ -558,7 +558,8 @@ def _train(hold_out: TrainingRun, limits: Sequence[TimeLimit], is_fixed: bool) -
         patience = get_patience(boosting.learning_rate)
     metric = hold_out.eval_sets[0].metrics[0]
     stopper = _HoldOutStopper(metric, patience, limits, keeps_all=is_fixed)
-    boost(hold_out, [stopper])
+    with suppress_warnings():
+        boost(hold_out, [stopper])
     return stopper
 
 

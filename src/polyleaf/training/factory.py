@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from polyleaf.objectives import Objective
 from polyleaf.objectives.base import BoundObjective
 from polyleaf.objectives.sparse_multilabel import BoundSparseObjective
 from polyleaf.runtime.row_data import RowData
+from polyleaf.runtime.user_warnings import suppress_warnings
 from polyleaf.settings.train_config import LinearLeaf, TopkLeaf, TrainConfig
 from polyleaf.sketching.sketches import Sketch, get_sketch
 from polyleaf.training import constraints, gpu, leaf_fitters
@@ -97,10 +99,12 @@ def make_components(
             layer_hooks,
             run.rows,
         )
-    members = [
-        _make_member(run.replace(settings=m.apply(run.settings)), bound, model, i, m, evaluation)
-        for i, m in enumerate(run.members)
-    ]
+    members: list[MemberComponents] = []
+    for i, m in enumerate(run.members):
+        member_run = run.replace(settings=m.apply(run.settings))
+        # The first member warns of what concerns all of them.
+        with suppress_warnings() if members else nullcontext():
+            members.append(_make_member(member_run, bound, model, i, m, evaluation))
     if not members:
         members = [_make_member(run, bound, model, 0, Member(run.settings), evaluation)]
     return Components(members, model, evaluation)

@@ -16,6 +16,7 @@ from polyleaf.model.metadata import HAS_OFFSETS
 from polyleaf.objectives import Objective, objective_class, objective_names
 from polyleaf.objectives.registry import ObjectiveSpec
 from polyleaf.runtime.types import DataLike
+from polyleaf.runtime.user_warnings import suppress_warnings
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.training.auto_rounds import iter_hold_outs
 from polyleaf.training.boosting import boost, refit
@@ -56,7 +57,8 @@ def shrink_initial_scores(run: TrainingRun) -> None:
             rows=evaluated.rows.replace(offset=run.initial_scores.take(held).scale(factor)),
         )
         scaled = hold_out.replace(settings=settings, target=target, eval_sets=[evaluated])
-        boost(scaled)
+        with suppress_warnings():
+            boost(scaled)
         if scaled.was_interrupted:
             raise KeyboardInterrupt
         ((values,),) = (metrics.values() for metrics in scaled.evals_log.values())

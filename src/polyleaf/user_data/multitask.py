@@ -244,9 +244,9 @@ class TaskEncodings(TargetEncoding):
                 targets.append(encode(task_rows))
         return join_task_targets(self.keys, targets, self.missing)
 
-    def ignore_missing(self) -> TaskEncodings:
-        encodings = tuple(encoding.ignore_missing() for encoding in self.encodings)
-        return replace(self, missing="ignore", encodings=encodings)
+    def replace_missing(self, missing: Literal["error", "ignore"]) -> TaskEncodings:
+        encodings = tuple(encoding.replace_missing(missing) for encoding in self.encodings)
+        return replace(self, missing=missing, encodings=encodings)
 
     def widen_tasks(
         self, rows: RowData, ranks: Communicator

@@ -114,11 +114,11 @@ class TargetEncoding:
         ids = self._encode_labels(read_labels(y, name), name)
         return self._encode_ids(read_weight(rows, ids, 0, name, ranks))
 
-    def ignore_missing(self) -> TargetEncoding:
-        """Return the encoding that takes NaN as a value of weight 0; a class cannot be missing."""
+    def replace_missing(self, missing: Literal["error", "ignore"]) -> TargetEncoding:
+        """Return the encoding with another rule for NaN; a class cannot be missing."""
         if self.kind not in ("regression", "multilabel"):
             return self
-        return replace(self, missing="ignore")
+        return replace(self, missing=missing)
 
     def widen(
         self, rows: RowData, name: str = "y", ranks: Communicator = SINGLE_PROCESS
