@@ -155,6 +155,15 @@ def test_time_for_the_final_fit_is_reserved(monkeypatch):
     assert budget.is_spent()
 
 
+def test_defaults_that_choose_their_rounds_leave_more_time_to_the_final_fit(monkeypatch):
+    clock = Clock(monkeypatch)
+    budget = Budget(16.0, halving.MEMBERS_TRIAL_SHARE)
+    clock.now += 1.9
+    assert not budget.is_spent()
+    clock.now += 0.2
+    assert budget.is_spent()
+
+
 def test_final_fit_ends_at_the_time_limit(monkeypatch):
     clock = Clock(monkeypatch)
     timeout = FinalFitTimeout(Budget(10.0))

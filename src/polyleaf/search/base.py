@@ -36,6 +36,8 @@ from polyleaf.search.cv_splits import Fold, Folds, hash_data, make_folds, split_
 from polyleaf.search.ensemble import Member, select_members
 from polyleaf.search.resume_log import ResumeLog, describe
 from polyleaf.search.successive_halving import (
+    FIRST_TRIAL_SHARE,
+    MEMBERS_TRIAL_SHARE,
     Budget,
     FinalFit,
     FinalFitTimeout,
@@ -214,7 +216,8 @@ class SearchMixin(_Base):
         resume: StrPath | None,
     ) -> Self:
         """Search on data as the user passed them; the final fit takes `eval_arguments`."""
-        budget = Budget(self.time_limit)
+        share = FIRST_TRIAL_SHARE if self.n_estimators else MEMBERS_TRIAL_SHARE
+        budget = Budget(self.time_limit, share)
         check("search", parameters=self)
         # Only this estimator warns about the objective's name.
         base = self._make_candidate({"objective": self.objective})

@@ -40,9 +40,12 @@ TIME_MARGIN = 1.2  # the final fit may take longer than estimated from trials
 # Share of the time limit, and most seconds, for work between trials and before the first round of
 # the final fit.
 OVERHEAD_SHARE, MAX_OVERHEAD_SECONDS = 0.02, 0.5
-FIRST_TRIAL_SHARE = 1 / 3  # of the time limit; if it is not enough, only the defaults are trained
-# Time of the defaults beside one of the candidates that they compare, if they choose their rounds.
-DEFAULTS_COST = 3.0
+# Share of the time limit for the defaults on the first fold. If it is not enough, only the defaults
+# are trained, on all rows, in the remaining time.
+FIRST_TRIAL_SHARE = 1 / 3
+# The share, and the time beside one of the candidates that they compare, of defaults that choose
+# their rounds.
+MEMBERS_TRIAL_SHARE, DEFAULTS_COST = 1 / 8, 3.0
 # Share of the remaining time within which the first generation has to be trained on the first
 # fold: otherwise its learning rates are raised to that of the defaults.
 GENERATION_SHARE = 0.6
@@ -103,14 +106,14 @@ def _count_threads(n_threads: int) -> int:
 class Budget:
     """Remaining seconds, minus those reserved for the final fit.
 
-    `seconds`: None is no limit.
+    `seconds`: None is no limit. `first_share`: share of these for the first trial.
     """
 
-    def __init__(self, seconds: float | None) -> None:
+    def __init__(self, seconds: float | None, first_share: float = FIRST_TRIAL_SHARE) -> None:
         self.seconds = math.inf if seconds is None else seconds
         self._end = math.inf if seconds is None else time.perf_counter() + seconds
         # Until the first trial shows how long a final fit takes.
-        self._reserved = 0.0 if seconds is None else (1 - FIRST_TRIAL_SHARE) * seconds
+        self._reserved = 0.0 if seconds is None else (1 - first_share) * seconds
 
     def remaining(self) -> float:
         """Return the remaining seconds, including those of the final fit."""
