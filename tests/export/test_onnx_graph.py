@@ -155,10 +155,11 @@ def test_many_labels(n_labels, version):
     assert made.ByteSize() < 2 * len(est.model_.to_bytes()) + 8 * 3 * n_labels
 
 
-def test_multitask_model_has_raw_scores_only():
+@pytest.mark.parametrize("init", [None, "linear"])
+def test_multitask_model_has_raw_scores_only(init):
     """A graph has no common label for several tasks."""
     X = np.random.default_rng(0).standard_normal((80, 3)).astype(np.float32)
-    model = PolyleafMultiTask({"a": "squared_error", "b": "softmax"}, n_estimators=3)
+    model = PolyleafMultiTask({"a": "squared_error", "b": "softmax"}, n_estimators=3, init=init)
     model.fit(X, {"a": X[:, 0], "b": np.where(X[:, 1] > 0, "p", "q")})
     found = run(to_onnx(model), X)
     assert list(found) == ["scores"]
