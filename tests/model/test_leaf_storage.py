@@ -16,6 +16,7 @@ from polyleaf.cli.main import run
 from polyleaf.inspection.model_summary import leaf_dtype_report, nodes_table, size_report, summary
 from polyleaf.model.serialize import ModelFileError
 from polyleaf.model.storage import LEAF_DTYPES, decode, encode, to_arrays
+from polyleaf.runtime.checks import format_bytes
 
 ROUNDED = ("float16", "int8")
 
@@ -236,7 +237,8 @@ def test_size_report_by_ensemble_size(trained):
         size_report(model.model_, X, y, rounds=[31])
     with pytest.raises(ValueError, match="no estimator"):
         size_report(random_model(), X[:, :4], y)
-    assert "with leaf_dtype float16 0." in summary(model.model_)
+    size = format_bytes(by_dtype["float16"])
+    assert f"with leaf_dtype float16 {size}" in summary(model.model_)
 
 
 def test_command_line(tmp_path, capsys):
@@ -252,7 +254,8 @@ def test_command_line(tmp_path, capsys):
     assert sizes["float32"] > sizes["float16"] > sizes["int8"]
     assert run(["inspect", str(tmp_path / "int8")]) == 0
     message = capsys.readouterr().out
-    assert "file size 0." in message and "with leaf_dtype float16 0." in message
+    assert f"file size {format_bytes(sizes['int8'])}\n" in message
+    assert "with leaf_dtype float16 " in message
     assert run([*train, str(tmp_path / "bare"), "--no-statistics"]) == 0
     assert (tmp_path / "bare").stat().st_size < 0.7 * sizes["float32"]
     capsys.readouterr()

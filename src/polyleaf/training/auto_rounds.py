@@ -352,11 +352,12 @@ def _choose(
 
 def _is_lower(losses: np.ndarray, others: np.ndarray, in_time: bool = False) -> bool:
     """Return whether the mean of some losses is lower than that of others, beyond noise."""
-    gains, least = others - losses, MIN_LINEAR_GAIN * others.mean()
-    if in_time and len(gains) > 1:
-        error = gains.std(ddof=1) / math.sqrt(len(gains))
+    n, gains = len(losses), others - losses
+    gain, least = math.fsum(gains) / n, MIN_LINEAR_GAIN * math.fsum(others) / n
+    if in_time and n > 1:
+        error = math.sqrt(math.fsum(np.square(gains - gain)) / (n - 1) / n)
         least = max(least, MIN_STANDARD_ERRORS * error)
-    return bool(gains.mean() > least)
+    return gain > least
 
 
 def _is_start_better(
