@@ -74,9 +74,9 @@ struct HistogramKernels {
   void (*subtract)(int32_t* a, const int32_t* b, int64_t n);
   // a += b, elementwise.
   void (*add)(int32_t* a, const int32_t* b, int64_t n);
-  // Copy the first `n_used` lanes of the bins that have rows, and their counts (nullptr: the last
-  // of these lanes) after them, to `out`; mark these bins in filled[0 .. n_bins / 32). Return the
-  // end.
+  // Write the bins that have rows to `out`, and set their bits in `filled`; return the end. Of each
+  // bin, write the first `n_used` lanes, and the number of rows unless a lane holds it (counts:
+  // nullptr).
   int32_t* (*pack_filled)(const int32_t* sums, const uint32_t* counts, int64_t n_bins, int lanes,
                           int n_used, uint32_t* filled, int32_t* out);
   // Add packed bins, which end at `end`, to sums and counts.

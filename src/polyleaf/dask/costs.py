@@ -28,7 +28,7 @@ class TreeHistograms(NamedTuple):
 
     n_features: int
     bin_numbers: int  # numbers per bin: sums and the number of rows, padded
-    sent_numbers: int  # those of them that are sent
+    sent_numbers: int  # numbers per bin that are sent
     n_histograms: int  # of the root, and of one of two siblings
 
     @classmethod

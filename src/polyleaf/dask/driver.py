@@ -39,7 +39,7 @@ from polyleaf.dask.worker import (
     encode_partition,
     fit_initial,
     gather_queries,
-    get_start,
+    get_initial_scores,
     list_destinations,
     make_eval_set,
     plan_on_rank,
@@ -359,21 +359,21 @@ def _prepare(
     planned_fit = _plan(retries, *fit, init_model, callbacks, bool(eval_sets))
     costs = _plan_costs(client, data, planned_fit)
     shared, planned = planned_fit.shared, submit(_identity, planned_fit)
-    initial, row_starts = None, [None] * len(sizes)
+    initial, initial_scores = None, [None] * len(sizes)
     if has_initial_model(estimator, shared.run.init_model):
         if sum(sizes) > MAX_ROWS:
             refuse("init", "many_dask_rows")
         initial = submit(fit_initial, estimator, data.X, data.rows, init_model, callbacks)
         shared = fetch(submit(InitialFit.add_to_plan, initial, shared))
-        row_starts = [
-            submit(get_start, initial, slice(start, start + n))
+        initial_scores = [
+            submit(get_initial_scores, initial, slice(start, start + n))
             for start, n in zip(starts, sizes, strict=True)
         ]
     model, decay_rate = shared.run.init_model, shared.run.decay_rate
     start = model if model is None or decay_rate is None else KnownTrees(model, decay_rate)
     started = submit(_identity, start)
     partitions = [
-        submit(encode_partition, *_get_rows(*fit, [i]), started, planned, row_starts[i])
+        submit(encode_partition, *_get_rows(*fit, [i]), started, planned, initial_scores[i])
         for i in range(len(sizes))
     ]
     if model is not None:

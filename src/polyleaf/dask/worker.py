@@ -188,17 +188,17 @@ def encode_partition(
     mapper: BinMapper,
     init_model: object,
     planned: PlannedFit,
-    start: tuple[InitialScores, bool] | None,
+    initial_scores: tuple[InitialScores, bool] | None,
 ) -> Partition:
     """Encode a partition as the ranks have done that planned the fit.
 
-    `start`: scores of an initial model, and whether trees start from them.
+    `initial_scores`: scores of an initial model, and whether trees start from them.
     """
     ranks = ReplayingCommunicator(planned.results)
     run, partition = _read_partition(estimator, rows, blocks, mapper, init_model, (), ranks)
-    if start is None:
+    if initial_scores is None:
         return partition
-    (scores, offset), starts_trees = start
+    (scores, offset), starts_trees = initial_scores
     if offset is not None:
         run.set_offset(offset)
     if starts_trees:
@@ -224,11 +224,9 @@ def fit_initial(
     )
 
 
-def get_start(initial: InitialFit, rows: slice) -> tuple[InitialScores, bool]:
+def get_initial_scores(initial: InitialFit, rows: slice) -> tuple[InitialScores, bool]:
     """Return the scores of the rows of a partition, and whether trees start from them."""
-    scores, offset = initial.initial_scores
-    part = InitialScores(scores[rows], None if offset is None else offset[rows])
-    return part, initial.starts_trees
+    return initial.initial_scores.take(rows), initial.starts_trees
 
 
 def _read_partition(
@@ -423,13 +421,15 @@ def make_eval_set(
         if offset is not None:
             reader = PolyleafEstimator._offset_reader(encoding, shared.run.objective)
             offset = reader.read(offset, target.n_rows, f"offset of {name!r}")
-        start = None
+        initial_scores = None
         if shared.initial is not None:
             scores = compute_scores(estimator, shared.initial, concatenate_values(X, "X"))
-            start = InitialScores(scores, offset)
-            offset = start.scale(1.0)
+            initial_scores = InitialScores(scores, offset)
+            offset = initial_scores.scale(1.0)
         evaluated = target.rows.replace(offset=offset)
-        return EvalSet(name, codes, evaluated, shared.run.metrics, features, initial_scores=start)
+        return EvalSet(
+            name, codes, evaluated, shared.run.metrics, features, initial_scores=initial_scores
+        )
 
 
 class ProgressCallback(Callback):

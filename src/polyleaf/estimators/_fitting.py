@@ -7,7 +7,6 @@ import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
@@ -430,7 +429,7 @@ def read_initial_scores(
     """Read the scores that rows start from, if there are any: offsets, or the scores of `init`."""
     init_model = run.init_model
     encoding, objective = run.target.encoding, run.objective
-    make_reader = partial(estimator._offset_reader, encoding, objective)
+    make_reader = functools.partial(estimator._offset_reader, encoding, objective)
     has_offsets = init_model is not None and init_model.metadata.get(HAS_OFFSETS)
     if has_offsets or any(d.rows.offset is not None for d in (run.data, *run.eval_data)):
         read_offsets(run, make_reader)

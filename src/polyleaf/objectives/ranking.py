@@ -48,8 +48,8 @@ from polyleaf.runtime.row_data import RowData
 # that its paper draws from [0, 1].
 _LEAST_SHARE = 0.5
 _ALL_RANKS = 2**62
-# Of `YetiRank`. Its paper has no size: with this one the Hessians of a query of 20 rows are about
-# those of a logistic loss, which reg_lambda and min_child_weight suit.
+# Of `YetiRank`. Its paper has no size of pairs: with 1, a query of 20 rows has about the Hessians
+# of a logistic loss, which suit reg_lambda and min_child_weight.
 _N_ORDERS, _RANK_DECAY, _PAIR_SIZE = 10, 0.85, 1.0
 
 

@@ -120,7 +120,7 @@ class InitialScores(NamedTuple):
     scores: Any
     offset: np.ndarray | None
 
-    def take(self, rows: np.ndarray) -> InitialScores:
+    def take(self, rows: np.ndarray | slice) -> InitialScores:
         """Return some rows."""
         return InitialScores(*(select_rows(values, rows) for values in self))
 
@@ -212,7 +212,7 @@ def _concatenate(parts: Sequence[Any]) -> Any:
     return np.concatenate(parts)
 
 
-def select_rows(values: object, rows: np.ndarray) -> Any:
+def select_rows(values: object, rows: np.ndarray | slice) -> Any:
     """Return some rows of an array, a data frame or a sparse matrix, or of each in a dict.
 
     None and numbers, which are the same for all rows, are returned unchanged.

@@ -43,9 +43,9 @@ OVERHEAD_SHARE, MAX_OVERHEAD_SECONDS = 0.02, 0.5
 # Share of the time limit for the defaults on the first fold. If it is not enough, only the defaults
 # are trained, on all rows, in the remaining time.
 FIRST_TRIAL_SHARE = 1 / 3
-# The share, and the time beside one of the candidates that they compare, of defaults that choose
-# their rounds.
-MEMBERS_TRIAL_SHARE, DEFAULTS_COST = 1 / 8, 3.0
+MEMBERS_TRIAL_SHARE = 1 / 8  # if the defaults choose their rounds and members
+# Time of the defaults beside one of the candidates that they compare, if they choose their rounds.
+DEFAULTS_COST = 3.0
 # Share of the remaining time within which the first generation has to be trained on the first
 # fold: otherwise its learning rates are raised to that of the defaults.
 GENERATION_SHARE = 0.6

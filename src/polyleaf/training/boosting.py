@@ -101,7 +101,7 @@ def refit(run: TrainingRun) -> None:
     old = run.init_model
     assert old is not None
     run.metadata = renew_metadata(run)
-    run.metadata.pop(POSITION_BIAS, None)  # that of the old rows
+    run.metadata.pop(POSITION_BIAS, None)  # the bias of the old rows
     bound = bind_objective(run.objective, run.rows, run.settings)
     model = make_model(run, bound)
     settings = run.settings.replace_output_groups(None)  # those of the trees are followed

@@ -69,7 +69,7 @@ class EvalSet:
     # fit holds out itself count as in training (class weights)
     weighed: RowData | None = None
     logs_outputs: bool = True  # whether the metrics of single outputs are logged
-    initial_scores: InitialScores | None = None  # what the offset consists of
+    initial_scores: InitialScores | None = None  # terms of the offset
 
     def __post_init__(self) -> None:
         n_rows, offset = self.codes.shape[1], self.rows.offset

@@ -169,10 +169,10 @@ def _set_scores(run: TrainingRun, p: Any, model: InitialModel, scores: Any) -> N
     run.initial_scores = InitialScores(scores, run.data.rows.offset)
     if model.starts_trees:
         run.add_offset(scores)
-    starts = [_score(p, model, each) for each in run.eval_data]
+    scored = [_score(p, model, each) for each in run.eval_data]
     run.eval_data = [
-        each._replace(initial_scores=start).replace_rows(offset=start.scale(1.0))
-        for each, start in zip(run.eval_data, starts, strict=True)
+        each._replace(initial_scores=initial_scores).replace_rows(offset=initial_scores.scale(1.0))
+        for each, initial_scores in zip(run.eval_data, scored, strict=True)
     ]
 
 

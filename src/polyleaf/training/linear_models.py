@@ -30,8 +30,8 @@ from polyleaf.user_data.feature_table import FeatureTable
 from polyleaf.user_data.multitask import TaskTarget
 from polyleaf.user_data.target import Target
 
-# Penalties of ridge regressions, in sums of weights. All blocks choose one; with more features,
-# where each block takes long, every fourth one.
+# Penalties of ridge regressions, in sums of weights. All blocks choose one; with many features
+# every fourth block does, since each takes long.
 _PENALTIES = tuple(1e-4 * 5.0**k for k in range(7))
 _MANY_FEATURES, _TRIED_SHARE = 400, 4
 N_TIME_BLOCKS, N_FOLDS = 20, 10
@@ -308,56 +308,56 @@ def _fit_classes(
     y, weight, offset = target.values[rows], target.weight, target.rows.offset
     weight = None if weight is None else weight[rows]
     n_scores = objective.n_scores(target.encoding.n_outputs)
-    start = np.zeros((len(rows), n_scores)) if offset is None else offset[rows]
+    offset = np.zeros((len(rows), n_scores)) if offset is None else offset[rows]
     slopes = np.zeros((X.shape[1], n_scores))
     if not target.encoding.has_class_ids:
         for k in range(y.shape[1]):
             w = weight if weight is None or weight.ndim == 1 else weight[:, k]
-            slopes[:, k] = _fit_label(X[rows], y[:, k], w, start[:, k])
+            slopes[:, k] = _fit_label(X[rows], y[:, k], w, offset[:, k])
         return slopes
     if y.ndim == 2:  # each row counts as each class with its share
         row, ids = np.nonzero(y)
         shares = y[row, ids]
         weight = shares if weight is None else shares * weight[row]
-        rows, y, start = rows[row], ids, start[row]
+        rows, y, offset = rows[row], ids, offset[row]
     classes, ids = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         return slopes
     classes = classes.astype(np.int64)
     slopes[:, classes] = _fit_logistic(
-        X[rows], np.eye(len(classes))[ids], weight, start[:, classes]
+        X[rows], np.eye(len(classes))[ids], weight, offset[:, classes]
     )
     return slopes
 
 
 def _fit_label(
-    X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, start: np.ndarray
+    X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, offset: np.ndarray
 ) -> np.ndarray:
     """Return the slopes of one label, 0 if all known rows agree."""
     is_known = np.ones(len(y), bool) if weight is None else weight > 0
-    X, y, start = X[is_known], y[is_known, None] > 0.5, start[is_known, None]
+    X, y, offset = X[is_known], y[is_known, None] > 0.5, offset[is_known, None]
     if not len(y) or y.min() == y.max():
         return np.zeros(X.shape[1])
     weight = None if weight is None else weight[is_known]
     # The scores of both classes are opposite; the score of the label is their difference.
-    both = np.hstack([~y, y]).astype(np.float64), weight, np.hstack([-start / 2, start / 2])
+    both = np.hstack([~y, y]).astype(np.float64), weight, np.hstack([-offset / 2, offset / 2])
     return 2.0 * _fit_logistic(X, *both)[:, 1]
 
 
 def _fit_logistic(
-    X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, start: np.ndarray
+    X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, offset: np.ndarray
 ) -> np.ndarray:
     """Return the slopes (n_features, n_scores) of a logistic regression.
 
-    The penalty is that of scikit-learn, whose models take no offset: half the sum of squared
-    slopes, of two classes their difference.
+    The penalty is scikit-learn's, whose models take no offset: half the sum of squared slopes, of
+    two classes half the squared difference of their slopes.
 
     Parameters
     ----------
     y : ndarray of shape (n_rows, n_scores)
         Indicators of the classes.
-    start : ndarray of shape (n_rows, n_scores)
-        Scores that those of the model are added to.
+    offset : ndarray of shape (n_rows, n_scores)
+        Numbers that the scores of the model are added to.
     """
     n_scores = y.shape[1]
     shape = X.shape[1] + 1, n_scores
@@ -366,7 +366,7 @@ def _fit_logistic(
 
     def compute_loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
         coef = flat.reshape(shape)
-        scores = start + X @ coef[:-1] + coef[-1]
+        scores = offset + X @ coef[:-1] + coef[-1]
         log_p = scores - scipy.special.logsumexp(scores, axis=1, keepdims=True)
         residual = w * (np.exp(log_p) - y)
         slopes = X.T @ residual + penalty * coef[:-1]
@@ -385,7 +385,8 @@ def _fit_regressions(
     X: np.ndarray, target: Target, objective: Objective, rows: np.ndarray
 ) -> np.ndarray:
     """Return the slopes of generalised linear models (n_features, n_scores) of some rows."""
-    from sklearn.linear_model import TweedieRegressor  # as in `_fit_logistic`
+    # Few fits need the module, which takes long to import.
+    from sklearn.linear_model import TweedieRegressor
 
     power = _POWERS.get(objective.name, getattr(objective, "variance_power", None))
     if power is None:

@@ -36,7 +36,7 @@ class ColumnCounts(NamedTuple):
     sketched: int  # 0: no sketch
     lanes: int
     bin_numbers: int  # per bin of a histogram: sums and the number of rows, padded
-    sent_numbers: int  # those of them that workers exchange
+    sent_numbers: int  # numbers per bin that workers exchange
     goals: int  # of a ranking; 0: there are no queries
     trees_per_round: int
 

@@ -48,7 +48,7 @@ class TrainingData(NamedTuple):
     name: str
     X: Any
     rows: RowData  # arrays or tables as the user passed them; `read_offsets` replaces the offset
-    initial_scores: InitialScores | None = None  # what the offset of evaluation data consists of
+    initial_scores: InitialScores | None = None  # of evaluation data: terms of its offset
 
     def replace_rows(self, **values: object) -> TrainingData:
         """Return a copy with other values in `rows`."""
