@@ -1,8 +1,8 @@
 #include "sketch/sketch.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -33,9 +33,9 @@ void csr_product(const CsrMatrix& rows, MatrixView<const float> matrix, MatrixVi
 
 namespace {
 
-constexpr int64_t kBlock = 256;            // rows per task
-constexpr int64_t kMinProductRows = 1024;  // minimum rows of a part of a transposed product
-constexpr int64_t kMaxProductParts = 16;   // maximum number of parts
+constexpr int64_t kBlock = 256;          // rows per task
+constexpr int64_t kProductBlock = 1024;  // rows per task of a transposed product
+static_assert(kProductBlock <= kSumBlock);
 // A column is dependent if orthogonalisation shrinks it below this fraction of its norm.
 constexpr double kDependenceTolerance = 1e-6;
 
@@ -113,28 +113,81 @@ Padded rounded(const Columns& q, int32_t n_rows) {
   return matrix;
 }
 
-// Compute values' @ the first d columns of factors: parts of fixed size in float32, added in order
-// in float64.
-Columns transposed_product(MatrixView<const float> values, MatrixView<const float> factors,
-                           int32_t d, const Context& context) {
-  const int64_t n = values.n_rows, lanes = factors.n_columns;
-  const int32_t n_columns = columns(values);
-  const int64_t size = std::max(kMinProductRows, Block::count(n, kMaxProductParts));
-  const int64_t n_parts = Block::count(n, size), n_sums = static_cast<int64_t>(n_columns) * lanes;
-  Buffer<float> sums(static_cast<size_t>(n_parts * n_sums));
-  parallel_for(context, n_parts, [&](int64_t part, int) {
-    const Block rows(n, size, part);
-    float* own_sums = sums.data() + part * n_sums;
-    std::fill_n(own_sums, n_sums, 0.0f);
-    kernels().accumulate(values.row(rows.begin), rows.end - rows.begin, n_columns,
-                         factors.row(rows.begin), columns(factors), own_sums);
+// Return the largest magnitude of each column over the rows of all ranks; infinite or NaN where a
+// value is.
+std::vector<double> column_maxima(MatrixView<const float> values, const Context& context) {
+  const int64_t n = values.n_rows, n_columns = values.n_columns;
+  const auto n_threads = static_cast<int64_t>(context.n_threads);
+  std::vector<uint32_t> bits(static_cast<size_t>(n_threads * n_columns), 0);
+  parallel_for(context, Block::count(n, kBlock), [&](int64_t task, int thread) {
+    const Block rows(n, kBlock, task);
+    kernels().largest(values.row(rows.begin), rows.end - rows.begin, columns(values),
+                      bits.data() + thread * n_columns);
   });
-  Columns product(static_cast<size_t>(d), std::vector<double>(static_cast<size_t>(n_columns), 0.0));
-  for (int64_t part = 0; part < n_parts; ++part)
-    for (int32_t k = 0; k < n_columns; ++k)
-      for (int32_t j = 0; j < d; ++j)
-        product[j][k] +=
-            static_cast<double>(sums[part * n_sums + static_cast<int64_t>(k) * lanes + j]);
+  std::vector<double> largest(static_cast<size_t>(n_columns));
+  for (int64_t k = 0; k < n_columns; ++k) {
+    uint32_t most = 0;
+    for (int64_t thread = 0; thread < n_threads; ++thread)
+      most = std::max(most, bits[thread * n_columns + k]);
+    largest[k] = std::bit_cast<float>(most);
+  }
+  context.allreduce_max(largest);
+  return largest;
+}
+
+// Return factors of columns of these maxima, whose products with `power` values are integers of at
+// most 2^bits; 0 for columns that are not finite.
+std::vector<double> column_units(const std::vector<double>& maxima, int bits, int power) {
+  std::vector<double> units;
+  for (double most : maxima) {
+    const int exponent = bits - power * get_exponent_above(most);
+    units.push_back(std::isfinite(most) ? std::ldexp(1.0, exponent) : 0.0);
+  }
+  return units;
+}
+
+// Compute values' @ the first d columns of factors, over the rows of all ranks: both are rounded to
+// integers of half the bits of a term (fixed_point.h), so their products add up exactly.
+// `maxima`: of the columns of values; `n_rows`: of all ranks.
+Columns transposed_product(MatrixView<const float> values, const std::vector<double>& maxima,
+                           MatrixView<const float> factors, int32_t d, int64_t n_rows,
+                           const Context& context) {
+  const int64_t n = values.n_rows, n_columns = values.n_columns, lanes = factors.n_columns;
+  const int bits = get_term_bits(n_rows) / 2;
+  const std::vector<double> unit = column_units(maxima, bits, 1);
+  const std::vector<double> factor_unit = column_units(column_maxima(factors, context), bits, 1);
+  struct Sums {
+    Buffer<double> space, block;
+    std::vector<int64_t> total;
+  };
+  std::vector<Sums> threads(static_cast<size_t>(context.n_threads));
+  const auto n_sums = static_cast<size_t>(n_columns * lanes);
+  parallel_for(context, Block::count(n, kProductBlock), [&](int64_t task, int thread) {
+    const Block rows(n, kProductBlock, task);
+    Sums& sums = threads[thread];
+    sums.space.reserve(static_cast<size_t>(kProductRows * (n_columns + lanes)));
+    sums.block.reserve(n_sums);
+    sums.total.resize(n_sums);
+    std::fill_n(sums.block.data(), n_sums, 0.0);
+    kernels().accumulate(values.row(rows.begin), rows.end - rows.begin, columns(values),
+                         unit.data(), factors.row(rows.begin), columns(factors), factor_unit.data(),
+                         sums.space.data(), sums.block.data());
+    for (int64_t k = 0; k < n_columns; ++k)
+      for (int64_t j = 0; j < d; ++j)
+        if (unit[k] > 0 && factor_unit[j] > 0)
+          sums.total[k * lanes + j] += static_cast<int64_t>(sums.block.data()[k * lanes + j]);
+  });
+  std::vector<int64_t> total(n_sums);
+  for (const Sums& sums : threads)
+    for (size_t i = 0; i < sums.total.size(); ++i) total[i] += sums.total[i];
+  context.allreduce_sum(total);
+  Columns product(static_cast<size_t>(d), std::vector<double>(static_cast<size_t>(n_columns)));
+  for (int64_t k = 0; k < n_columns; ++k)
+    for (int32_t j = 0; j < d; ++j) {
+      const double scale = unit[k] * factor_unit[j];
+      product[j][k] = scale > 0 ? static_cast<double>(total[k * lanes + j]) / scale
+                                : std::numeric_limits<double>::quiet_NaN();
+    }
   return product;
 }
 
@@ -173,9 +226,11 @@ void project_subspace(MatrixView<const float> values, uint64_t seed, int n_itera
   orthonormalise(q);
   Buffer<float> memory(static_cast<size_t>(values.n_rows) * pad_to_lanes(d));
   const MatrixView<float> factors(memory.data(), values.n_rows, pad_to_lanes(d));
+  const int64_t n_rows = context.allreduce_sum(values.n_rows);
+  const std::vector<double> maxima = column_maxima(values, context);
   for (int iteration = 0; iteration < n_iterations; ++iteration) {
     project_padded(values, rounded(q, n_columns), 1.0f, factors, context);
-    q = transposed_product(values, factors, d, context);
+    q = transposed_product(values, maxima, factors, d, n_rows, context);
     orthonormalise(q);
   }
   project_padded(values, rounded(q, n_columns), scale, out, context);
@@ -219,27 +274,8 @@ void column_energy(MatrixView<const float> values, std::span<double> energy,
   const int32_t n_columns = columns(values);
   POLYLEAF_DCHECK(static_cast<int64_t>(energy.size()) == n_columns);
   const int64_t n_blocks = Block::count(n, kSumBlock);
-  const auto n_threads = static_cast<int64_t>(context.n_threads);
-  std::vector<uint32_t> bits(static_cast<size_t>(n_threads * n_columns), 0);
-  parallel_for(context, n_blocks, [&](int64_t task, int thread) {
-    const Block rows(n, kSumBlock, task);
-    kernels().largest(values.row(rows.begin), rows.end - rows.begin, n_columns,
-                      bits.data() + thread * n_columns);
-  });
-  std::vector<double> largest(static_cast<size_t>(n_columns)), unit(largest.size());
-  for (int32_t k = 0; k < n_columns; ++k) {
-    uint32_t most = 0;
-    for (int64_t thread = 0; thread < n_threads; ++thread)
-      most = std::max(most, bits[thread * n_columns + k]);
-    float value;
-    std::memcpy(&value, &most, sizeof(value));
-    largest[k] = value;
-  }
-  context.allreduce_max(largest);
   const int term = get_term_bits(context.allreduce_sum(n));
-  for (int32_t k = 0; k < n_columns; ++k)
-    unit[k] = std::isfinite(largest[k]) ? std::ldexp(1.0, term - 2 * get_exponent_above(largest[k]))
-                                        : 0.0;
+  const std::vector<double> unit = column_units(column_maxima(values, context), term, 2);
   std::vector<double> parts(static_cast<size_t>(n_blocks) * n_columns, 0.0);
   parallel_for(context, n_blocks, [&](int64_t task, int) {
     const Block rows(n, kSumBlock, task);

@@ -51,8 +51,9 @@ std::vector<float> make_random_signs(int32_t n_rows, int32_t d, uint64_t seed);
 void project_signs(MatrixView<const float> values, uint64_t seed, float scale,
                    MatrixView<float> out, const Context& context);
 
-// `project` on an orthonormal basis close to the leading right singular vectors: subspace iteration
-// from random signs (Halko, Martinsson and Tropp, 2011, algorithm 4.4).
+// `project` on an orthonormal basis close to the leading right singular vectors over the rows of
+// all ranks: subspace iteration from random signs (Halko, Martinsson and Tropp, 2011,
+// algorithm 4.4).
 void project_subspace(MatrixView<const float> values, uint64_t seed, int n_iterations, float scale,
                       MatrixView<float> out, const Context& context);
 
@@ -92,15 +93,19 @@ void row_means(MatrixView<const float> values, std::span<float> out, const Conte
 void take_columns(MatrixView<const float> values, std::span<const int32_t> columns,
                   std::span<const float> scale, MatrixView<float> out, const Context& context);
 
+constexpr int kProductRows = 8;  // rows that share one load of the matrix, or of the sums
+
 // Kernels, compiled once per instruction set. Matrices have `lanes` columns, d rounded up to a
 // multiple of 16.
 struct SketchKernels {
   // out (n, width), width <= lanes
   void (*project)(const float* values, int64_t n, int32_t n_columns, const float* matrix, int lanes,
                   float scale, float* out, int width);
-  // sums (K, lanes) += values' @ factors (n, lanes), row after row
-  void (*accumulate)(const float* values, int64_t n, int32_t n_columns, const float* factors,
-                     int lanes, float* sums);
+  // sums (K, lanes) += values' @ factors (n, lanes), each column times its unit and rounded to
+  // integers; space: kProductRows * (K + lanes) doubles
+  void (*accumulate)(const float* values, int64_t n, int32_t n_columns, const double* unit,
+                     const float* factors, int lanes, const double* factor_unit, double* space,
+                     double* sums);
   // out (n, d); space: 16 * d floats
   void (*count)(const float* values, int64_t n, int32_t n_columns, const int32_t* bucket,
                 const float* sign, int32_t d, float scale, float* space, float* out);

@@ -639,7 +639,7 @@ def test_mismatched_partitions(client, X, y, message):
     ("parameters", "message"),
     [
         ({"validation_fraction": 0.2}, "eval_set"),
-        ({"sketch": "truncated_svd"}, "random_projection"),
+        ({"sketch": lambda g, *_: (g, None)}, "random_projection"),
     ],
 )
 def test_unsupported_parameters_name_the_alternative(client, parameters, message):

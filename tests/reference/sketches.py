@@ -7,7 +7,6 @@ from reference.quantised_gradients import F32
 from reference.split_candidates import feature_hash
 from reference.split_gain import lane_sum
 
-ROWS_OF_PRODUCT, PARTS_OF_PRODUCT = 1024, 16  # least rows, and most parts, of a transposed product
 RUN_OF_PRODUCT = 256  # stored terms that are summed before being added to the total
 
 
@@ -94,19 +93,19 @@ def ordered_dot(a, b):
 def transposed_product(values, factors):
     """Return float64 (K, d): transposed values times factors.
 
-    Sums are float32 in order of rows within parts, and float64 over the parts.
+    Both are rounded to integers of half the bits of a term, in units set by the column maxima, so
+    that sums of their products are exact.
     """
-    n = len(values)
-    size = max(ROWS_OF_PRODUCT, -(-n // PARTS_OF_PRODUCT))
-    total = np.zeros((values.shape[1], factors.shape[1]))
-    for start in range(0, n, size):
-        part = np.zeros(total.shape, F32)
-        for row, factor in zip(
-            values[start : start + size], factors[start : start + size], strict=True
-        ):
-            part = part + np.outer(row, factor)
-        total = total + part
-    return total
+    bits = term_bits(len(values)) // 2
+    (left, left_units), (right, right_units) = (round_columns(m, bits) for m in (values, factors))
+    return (left.T @ right).astype(np.float64) / np.outer(left_units, right_units)
+
+
+def round_columns(matrix, bits):
+    """Return columns times their units, rounded to integers below 2^bits, and the units."""
+    largest = np.abs(matrix).max(axis=0)
+    units = np.array([np.ldexp(1.0, bits - exponent_above(x)) for x in largest])
+    return np.rint(matrix.astype(np.float64) * units).astype(np.int64), units
 
 
 def subspace_projection(values, d, seed, n_iterations, scale):

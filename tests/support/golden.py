@@ -20,6 +20,7 @@ from scipy.sparse import csr_matrix
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRanker, PolyleafRegressor
 from polyleaf.settings import presets
+from polyleaf.sketching.sketches import SKETCHES
 from polyleaf.user_data.features import read_features
 
 FILE = Path(__file__).parent / "files" / "golden.json"
@@ -272,7 +273,7 @@ CONFIGURATIONS = {
     # Sketches.
     **{
         f"sketch {kind}": regressor(lambda: values(n_outputs=20), sketch=kind, sketch_dim=4)
-        for kind in ("random_projection", "random_sampling", "top_outputs", "count_sketch")
+        for kind in SKETCHES
     },
     "sketch, classes": classifier(classes, sketch="random_projection", sketch_dim=2),
     "sketch, layers": classifier(classes, sketch="count_sketch", sketch_dim=2, **LAYERS),

@@ -18,6 +18,7 @@ from polyleaf.estimators.distributed_fit import RowBlocks, read_shard
 from polyleaf.objectives.elementwise import SquaredError
 from polyleaf.runtime.collective import ThreadCommunicator, WorkerLostError
 from polyleaf.runtime.context import Context
+from polyleaf.sketching.sketches import SKETCHES
 from polyleaf.training.sampling import GlobalRowIds, sample_rows
 
 SIZES = (1, 2, 3, 5)  # with three or more ranks, one has no rows
@@ -134,6 +135,9 @@ def test_partition_of_rows_does_not_change_the_model(data):
     X, y = problem(rng, n, data.draw(st.sampled_from([1, 3, 17]), "n_outputs"), of_classes)
     chosen, weight, rows = draw_common(data, rng, n, size)
     chosen["hessian"] = data.draw(st.sampled_from(["auto", "none", "shared"]))
+    sketch = data.draw(st.sampled_from([None, *SKETCHES]), "sketch")
+    if sketch is not None:
+        chosen |= {"sketch": sketch, "sketch_dim": 2}
     if data.draw(st.booleans(), "linear"):
         fits = st.sampled_from(["half_additive", "full", "post"])
         chosen |= {"leaf": "linear", "linear_fit": data.draw(fits)}

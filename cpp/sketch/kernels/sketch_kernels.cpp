@@ -14,16 +14,18 @@ namespace {
 // sum. (16 lanes in four registers, as in lanes.h, would leave none for the rows.)
 #if defined(__AVX512F__)
 typedef float Vector __attribute__((vector_size(64)));
+typedef double Doubles __attribute__((vector_size(64)));
 typedef int32_t Ints __attribute__((vector_size(64)));
 #elif defined(__AVX2__)
 typedef float Vector __attribute__((vector_size(32)));
+typedef double Doubles __attribute__((vector_size(32)));
 typedef int32_t Ints __attribute__((vector_size(32)));
 #else
 typedef float Vector __attribute__((vector_size(16)));
+typedef double Doubles __attribute__((vector_size(16)));
 typedef int32_t Ints __attribute__((vector_size(16)));
 #endif
 constexpr int kWidth = sizeof(Vector) / sizeof(float);
-constexpr int kRows = 8;  // rows that share one load of the matrix
 
 POLYLEAF_INLINE void write(Vector v, float* out, int width) {
   if (width >= kWidth)
@@ -49,36 +51,53 @@ POLYLEAF_INLINE void project_rows(const float* values, int32_t n_columns, const 
 void project(const float* values, int64_t n, int32_t n_columns, const float* matrix, int lanes,
              float scale, float* out, int width) {
   int64_t i = 0;
-  for (; i + kRows <= n; i += kRows)
-    project_rows<kRows>(values + i * n_columns, n_columns, matrix, lanes, scale, out + i * width,
-                        width);
+  for (; i + kProductRows <= n; i += kProductRows)
+    project_rows<kProductRows>(values + i * n_columns, n_columns, matrix, lanes, scale,
+                               out + i * width, width);
   for (; i < n; ++i)
     project_rows<1>(values + i * n_columns, n_columns, matrix, lanes, scale, out + i * width,
                     width);
 }
 
+POLYLEAF_INLINE void round_rows(const float* values, int n, int32_t n_columns, const double* unit,
+                                double* rounded) {
+  for (int i = 0; i < n; ++i, values += n_columns, rounded += n_columns)
+    for (int32_t k = 0; k < n_columns; ++k)
+      rounded[k] = to_integer(static_cast<double>(values[k]) * unit[k]);
+}
+
 template <int kN>
-POLYLEAF_INLINE void accumulate_rows(const float* values, int32_t n_columns, const float* factors,
-                                     int lanes, float* sums) {
-  for (int c = 0; c < lanes; c += kWidth) {
-    Vector f[kN];
-    for (int r = 0; r < kN; ++r) f[r] = load<Vector>(factors + r * lanes + c);
+POLYLEAF_INLINE void accumulate_rows(const double* values, int32_t n_columns, const double* factors,
+                                     int lanes, double* sums) {
+  constexpr int kDoubles = sizeof(Doubles) / sizeof(double);
+  for (int c = 0; c < lanes; c += kDoubles) {
+    Doubles f[kN];
+    for (int r = 0; r < kN; ++r) f[r] = load<Doubles>(factors + r * lanes + c);
     for (int32_t k = 0; k < n_columns; ++k) {
-      float* at = sums + static_cast<int64_t>(k) * lanes + c;
-      Vector sum = load<Vector>(at);
+      double* at = sums + static_cast<int64_t>(k) * lanes + c;
+      Doubles sum = load<Doubles>(at);
       for (int r = 0; r < kN; ++r) sum += values[static_cast<int64_t>(r) * n_columns + k] * f[r];
       store(at, sum);
     }
   }
 }
 
-void accumulate(const float* values, int64_t n, int32_t n_columns, const float* factors, int lanes,
-                float* sums) {
-  int64_t i = 0;
-  for (; i + kRows <= n; i += kRows)
-    accumulate_rows<kRows>(values + i * n_columns, n_columns, factors + i * lanes, lanes, sums);
-  for (; i < n; ++i)
-    accumulate_rows<1>(values + i * n_columns, n_columns, factors + i * lanes, lanes, sums);
+void accumulate(const float* values, int64_t n, int32_t n_columns, const double* unit,
+                const float* factors, int lanes, const double* factor_unit, double* space,
+                double* sums) {
+  double* rounded_factors = space + static_cast<int64_t>(kProductRows) * n_columns;
+  for (int64_t i = 0; i < n; i += kProductRows) {
+    const int rows = static_cast<int>(n - i < kProductRows ? n - i : kProductRows);
+    round_rows(values + i * n_columns, rows, n_columns, unit, space);
+    round_rows(factors + i * lanes, rows, lanes, factor_unit, rounded_factors);
+    if (rows == kProductRows) {
+      accumulate_rows<kProductRows>(space, n_columns, rounded_factors, lanes, sums);
+      continue;
+    }
+    for (int r = 0; r < rows; ++r)
+      accumulate_rows<1>(space + static_cast<int64_t>(r) * n_columns, n_columns,
+                         rounded_factors + r * lanes, lanes, sums);
+  }
 }
 
 // Process 16 rows at a time, transposed in 16 x 16 blocks, so that a bucket is one vector.

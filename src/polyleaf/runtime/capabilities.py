@@ -240,12 +240,11 @@ def _find_dense_sketch(use: Use) -> str | None:
 
 
 @_of("sketch")
-def _find_sketch_of_all_rows(use: Use) -> str | None:
-    """Find a sketch that does not depend on single rows and on the largest gradients alone."""
+def _find_own_sketch(use: Use) -> str | None:
     sketch = use.get("sketch")
-    if sketch is None or (isinstance(sketch, str) and sketch != "truncated_svd"):
-        return None
-    return None if getattr(sketch, "is_distributed", False) else f"sketch={sketch!r}"
+    is_named = sketch is None or isinstance(sketch, str)
+    is_own = not is_named and not getattr(sketch, "is_distributed", False)
+    return f"sketch={sketch!r}" if is_own else None
 
 
 @_of("threshold")
@@ -667,12 +666,12 @@ FEATURES = {
             'have; use "auto", "shared" or "none".',
         },
     ),
-    "sketch_of_all_rows": Feature(
-        'Sketches that need all rows (`sketch="truncated_svd"`, and own ones)',
-        _find_sketch_of_all_rows,
+    "own_sketch": Feature(
+        "Own sketches (a function or an object as `sketch`)",
+        _find_own_sketch,
         {
-            "dask": _NOT_DISTRIBUTED + "needs all rows on one machine; use "
-            '"random_projection", "top_outputs", "random_sampling" or "count_sketch".'
+            "dask": _NOT_DISTRIBUTED + "sees the rows of one machine; use a sketch by its name, "
+            'such as "random_projection" or "truncated_svd".'
         },
     ),
     # --- derivatives ---

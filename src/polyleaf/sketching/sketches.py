@@ -211,7 +211,6 @@ class TruncatedSVD(_BuiltInSketch):
     """
 
     n_iterations: int = 2
-    is_distributed: ClassVar[bool] = False
 
     def _columns(
         self, g: np.ndarray, round: int, seed: int, n_threads: int | Context
