@@ -7,6 +7,7 @@ import pickle
 import shutil
 import warnings
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -162,6 +163,37 @@ def test_hold_outs_in_the_order_of_time_are_one_after_another() -> None:
         patch.setattr(auto_rounds, "iter_hold_outs", note)
         PolyleafRegressor(init="auto", validation_order="time", **QUICK).fit(X, Y)
     assert seen == [(400, 400, 499), (300, 300, 399), (200, 200, 299)]
+
+
+def test_hold_outs_and_their_blocks_have_weights() -> None:
+    """Rows of weight 0 change nothing: 300 early ones, and 50 between the others, of two series
+    that stand one below the other."""
+    X, Y = make_values()
+    time = 300 + np.arange(500) % 250
+    extra = np.random.default_rng(0).permutation(np.append(np.arange(300), np.arange(500, 550)))
+    seen = []
+
+    def note(split: Any, n_blocks: int) -> Any:
+        rows = split.run.eval_sets[0].rows
+        blocks = [rows.time[part] for part in iter_blocks(split, n_blocks)]
+        seen.append([np.unique(block).tolist() for block in blocks])
+        return iter_blocks(split, n_blocks)
+
+    def fit(*rows: np.ndarray, time: np.ndarray, **options: Any) -> PolyleafRegressor:
+        model = PolyleafRegressor(init="auto", random_state=0, n_jobs=1)
+        return model.fit(*rows, time=time, **options)
+
+    iter_blocks = auto_rounds._Split.iter_blocks
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(auto_rounds._Split, "iter_blocks", note)
+        plain = fit(X, Y, time=time)
+    assert seen and all(
+        block[-1] <= later[0] for blocks in seen for block, later in pairwise(blocks)
+    )
+    longer = np.vstack([X, X[:350]]), np.vstack([Y, 9 - Y[:350]])
+    weight = np.append(np.ones(500), np.zeros(350))
+    model = fit(*longer, time=np.append(time, extra), sample_weight=weight)
+    assert model.n_iter_ == plain.n_iter_
 
 
 def test_noise_chooses_no_trees_in_the_order_of_time() -> None:

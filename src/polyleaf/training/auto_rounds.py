@@ -27,6 +27,7 @@ from polyleaf.model.metadata import OUTPUT_GROUPS
 from polyleaf.objectives._utils import compute_derivatives
 from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.runtime.queries import count_queries
+from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.user_warnings import suppress_warnings, warn_user
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS, SharedParameters
 from polyleaf.training.boosting import boost, compute_base_score
@@ -175,7 +176,9 @@ def find_n_estimators(
     n_cells, n_rounds = _count_cells(run), 0.0
     max_rounds = run.rung.hold_outs.limit_rounds(n_cells)
     first: TrainingRun | None = None
+    has_weight = _have_weight(run.target.rows)
     for rows, held in iter_hold_outs(run, n_hold_outs):
+        n_trained_on = max(1, has_weight[rows].sum())
         split = _Split(run.make_hold_out_run(run, rows, held, metric))
         started = split.run
         if run.linear is not None:
@@ -207,7 +210,7 @@ def find_n_estimators(
             if not 0 < i < n_required:
                 n_rounds += get_cost(candidate.member) * stopper.n_trained
             rates = [r.settings.boosting.learning_rate for r in (hold_out, run)]
-            candidate.add(hold_out, stopper, rates[0] / rates[1] * run.target.n_rows / len(rows))
+            candidate.add(hold_out, stopper, rates[0] / rates[1] * has_weight.sum() / n_trained_on)
             if is_first and 0 < i < n_required:
                 # Other candidates do what is better for the first one.
                 is_better = _is_start_better(candidates[:2], splits, is_fixed)
@@ -255,6 +258,14 @@ class _Split(NamedTuple):
         scores = DenseScores(raw, self.run.settings.workers)
         ((_, predicted),) = scores.iter_metrics(rows, [bound], model)
         return metric.to_loss(bound(predicted))
+
+    def iter_blocks(self, n_blocks: int) -> Iterator[NDArray[np.int64]]:
+        """Yield blocks of held-out rows in the order of time; rows without weight have no loss."""
+        (evaluated,) = self.run.eval_sets
+        known = np.flatnonzero(_have_weight(evaluated.rows))
+        assert evaluated.rows.time is not None
+        order = known[np.argsort(evaluated.rows.time[known], kind="stable")]
+        yield from np.array_split(order, max(1, min(n_blocks, len(order))))
 
 
 def _make_candidates(run: TrainingRun) -> list[_Candidate]:
@@ -352,6 +363,8 @@ def _choose(
 
 def _is_lower(losses: np.ndarray, others: np.ndarray, in_time: bool = False) -> bool:
     """Return whether the mean of some losses is lower than that of others, beyond noise."""
+    if not np.isfinite(losses).all():  # no held-out row can be measured
+        return False
     n, gains = len(losses), others - losses
     gain, least = math.fsum(gains) / n, MIN_LINEAR_GAIN * math.fsum(others) / n
     if in_time and n > 1:
@@ -417,9 +430,8 @@ def _compute_losses(
         model, first = scored[0]
         raw = sum((weight * scored[i][1] for i, weight in weights.items()), np.zeros_like(first))
         has_blocks = split.linear_scores is not None and split.run.rules.time is not None
-        n_blocks = min(N_TIME_BLOCKS // len(splits), len(raw)) if has_blocks else 1
-        for part in np.array_split(np.arange(len(raw)), n_blocks):
-            losses.append(split.compute_loss(model, raw, factor, part))
+        parts = split.iter_blocks(N_TIME_BLOCKS // len(splits)) if has_blocks else [None]
+        losses += [split.compute_loss(model, raw, factor, part) for part in parts]
     return np.array(losses)
 
 
@@ -488,7 +500,7 @@ def _iter_last_rows(
     run: TrainingRun, n_hold_outs: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Yield the last rows in time after all rows before them, then those before these."""
-    rows = np.arange(run.target.n_rows)
+    rows = np.flatnonzero(_have_weight(run.target.rows))
     n_held = HELD_OUT * len(rows)
     for i in range(n_hold_outs):
         rules, seed = run.rules.take(rows), run.seeds.training
@@ -497,6 +509,14 @@ def _iter_last_rows(
             return
         yield rows[earlier], rows[later]
         rows = rows[earlier]
+
+
+def _have_weight(rows: RowData) -> NDArray[np.bool_]:
+    """Return which rows have a weight; all of them if none has one."""
+    if rows.weight is None:
+        return np.ones(rows.n_rows, bool)
+    known: NDArray[np.bool_] = np.any((rows.weight > 0).reshape(rows.n_rows, -1), axis=1)
+    return known if known.any() else ~known
 
 
 def _count_hold_outs(run: TrainingRun) -> int:
