@@ -24,6 +24,7 @@ from polyleaf import PolyleafClassifier, PolyleafRanker, PolyleafRegressor  # no
 from polyleaf.dask import DaskPolyleafClassifier, DaskPolyleafRegressor, driver  # noqa: E402
 from polyleaf.dask import DaskPolyleafRanker as DaskRanker  # noqa: E402
 from polyleaf.estimators import distributed_fit  # noqa: E402
+from polyleaf.sketching import Projector  # noqa: E402
 
 pytestmark = pytest.mark.full
 
@@ -268,6 +269,67 @@ def test_sparse_features(client, kind):
         np.concatenate(dask.compute(*predicted)) if kind == "delayed" else predicted.compute()
     )
     np.testing.assert_array_equal(predicted, local.predict(X))
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "columns", "pca", "leml", "threshold", "frame"])
+def test_projections(client, kind, monkeypatch):
+    """Projections are those of all rows, also of folds, and in models that are continued."""
+    X, Y = make_sparse()
+    bounds, weight = [0, 0, 100, 101, N], np.arange(N) % 3 / 2
+    parameters = SMALL | {"projection": "leml" if kind == "threshold" else kind}
+    parameters |= {"projection_dim": 4, "tfidf": True}
+    estimators, y = (PolyleafRegressor, DaskPolyleafRegressor), Y
+    match kind:
+        case "columns":
+            parameters |= {"projection": Projector("columns", min_rows=20)}
+            parameters |= {"projection_dim": None, "tfidf": False, "leaf": "linear"}
+        case "leml":
+            parameters |= {"projection": Projector("leml", dim=4, n_folds=3)}
+            parameters |= {"projection_dim": None, "tfidf": False}
+        case "threshold":
+            estimators, y = (PolyleafClassifier, DaskPolyleafClassifier), (Y[:, 0] > 0).astype(int)
+            parameters |= {"threshold": "f1"}
+        case "frame":
+            X = pd.DataFrame(X.toarray(), columns=[f"w{i}" for i in range(30)])
+            parameters |= {"projection": "pca"}
+    lazy, lazy_y, lazy_weight = (split_delayed(values, bounds) for values in (X, y, weight))
+    local = estimators[0](**parameters).fit(X, y, weight, eval_set=[(X, y)])
+    model = estimators[1](client=client, **parameters)
+    model.fit(lazy, lazy_y, lazy_weight, eval_set=[(lazy, lazy_y)])
+    assert_same_model(model, local)
+    assert model.to_local().n_features_in_ == 30 and model.evals_result_ == local.evals_result_
+    predicted = np.concatenate(dask.compute(*model.predict(lazy)))
+    np.testing.assert_array_equal(predicted, local.predict(X))
+    local.fit(X, y, init_model=local)
+    model.fit(lazy, lazy_y, init_model=model.model_)
+    assert_same_model(model, local)
+    model.refit(lazy, lazy_y)
+    assert_same_model(model, local.refit(X, y))
+    monkeypatch.setattr(driver, "MAX_ROWS", N - 1)
+    model.refit(lazy, lazy_y)
+    if kind in ("gaussian", "columns"):
+        return
+    with pytest.raises(ValueError, match="takes at most a million rows"):
+        model.fit(lazy, lazy_y)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda X: X.rename(columns={"b": "x"}), "Partition 2: X has other columns"),
+        (lambda X: X.assign(b=np.nan), "Partition 2: X holds NaN in row 0, column 1"),
+    ],
+)
+def test_columns_of_projections_are_checked(client, spoil, message):
+    X = pd.DataFrame(np.arange(24.0).reshape(8, 3) % 7 + 1, columns=list("abc"))
+    parts = [X[:2], X[2:5], spoil(X[5:])]
+    model = DaskPolyleafRegressor(client=client, projection="gaussian", **SMALL)
+    lazy, y = [dask.delayed(part) for part in parts], X["a"]
+    with pytest.raises(ValueError, match=message):
+        model.fit(lazy, split_delayed(y, [0, 2, 5, 8]))
+    model.set_params(projection=None, tfidf=True)
+    with pytest.raises(ValueError, match="require the name of a projection"):
+        model.fit(lazy, split_delayed(y, [0, 2, 5, 8]))
 
 
 def test_columns_that_are_sparse_in_some_partitions(client):

@@ -452,9 +452,11 @@ UNTRIED = {
     # Partitions of Dask collections are tried in tests/on_dask and tests/training.
     ("high_cardinality", "dask"),
     ("sparse_X", "dask"),
+    ("projection", "dask"),
     ("high_cardinality", "many_dask_rows"),
     ("init", "many_dask_rows"),
     ("sparse_X", "many_dask_rows"),
+    ("projection", "many_dask_rows"),
     # Batches are tried in tests/binned_data.
     ("high_cardinality", "bins_on_disk"),
     # Text is no number.

@@ -51,6 +51,7 @@ def summarise_partition(
     weights: NDArray[np.int64] | None,
     sample_rows: NDArray[np.int64] | None,
     categorical_features: DataLike,
+    feature_names: Sequence[str] | None = None,
     n_threads: int = 1,
 ) -> PartitionSummary:
     """Summarise one partition.
@@ -60,10 +61,15 @@ def summarise_partition(
     `X`: rows of the partition. `number`: number of the partition. `first`: index of its first row
     among all rows. `weights` (n_rows,), int64: weights of its rows, from `quantise_weights` of all
     rows. `sample_rows` (int64): rows of the partition that thresholds are chosen from; None: all.
+    `feature_names`: names of columns of an array.
     """
     try:
         table = read_features(
-            X, categorical_features=categorical_features, n_threads=n_threads, whole=False
+            X,
+            categorical_features=categorical_features,
+            feature_names=feature_names,
+            n_threads=n_threads,
+            whole=False,
         )
     except (ValueError, TypeError) as error:
         raise type(error)(f"Partition {number}: {error}") from error

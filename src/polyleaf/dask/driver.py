@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import itertools
 import math
 import queue
@@ -38,16 +39,21 @@ from polyleaf.dask.worker import (
     derive,
     encode_partition,
     fit_initial,
+    fit_projection,
     gather_queries,
     get_initial_scores,
     list_destinations,
     make_eval_set,
     plan_on_rank,
+    project,
     search,
     summarise,
+    summarise_columns,
     train_on_rank,
+    transform,
 )
 from polyleaf.estimators._fitting import has_initial_model
+from polyleaf.estimators._persistence import set_input_names
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.distributed_fit import InitialFit, RowBlocks
 from polyleaf.model import Model
@@ -56,8 +62,10 @@ from polyleaf.runtime.collective import WorkerLostError
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
+from polyleaf.sketching.projections import Projector
 from polyleaf.training.auto_rounds import MAX_ROWS
 from polyleaf.training.distributed import can_replay
+from polyleaf.training.prepare import make_projector
 from polyleaf.training.quality import drop_linear
 from polyleaf.training.refit import KnownTrees
 from polyleaf.user_data.read_target import count_columns
@@ -253,7 +261,7 @@ def fit(
         restarts = _register_plugin(client, max_restarts)
         retries = Retries(client, max_restarts, wait_for_workers, restarts)
         prepared = _prepare(retries, estimator, data, eval_sets, init_model, callbacks, seconds)
-        result, costs = _train(retries, estimator, prepared, callbacks)
+        result, costs = _train(retries, prepared, callbacks)
         return result, restarts, costs
     except CancelledError as error:
         if client.status != "running":
@@ -271,7 +279,7 @@ def plan_costs(
     retries = Retries(client, 0, wait_for_workers, _register_plugin(client, 0))
     data = lazy_data.submit(client, wait_for_workers)
     planned = _plan(retries, estimator, data, BinMapper(estimator.max_bins), None, (), False)
-    return FitCosts(_plan_costs(client, data, planned), [])
+    return FitCosts(_plan_costs(client, data, planned, make_projector(estimator)), [])
 
 
 def _register_plugin(client: Client, max_restarts: int) -> list[Restart]:
@@ -324,6 +332,7 @@ def _wait_for(client: Client, futures: Sequence[Future], seconds: float) -> None
 class PreparedPartitions(NamedTuple):
     """Futures on the workers: one of each kind for every partition that has rows."""
 
+    estimator: PolyleafEstimator  # with the names of the columns of X, if they are projected
     shared: SharedFit
     mappers: list[Future]  # of the model, and of the bins without derived columns
     codes: list[Future]
@@ -331,6 +340,7 @@ class PreparedPartitions(NamedTuple):
     shards: list[Future]
     eval_sets: list[Future]
     row_data: dict[str, list[Future]]  # what the user passed, for a fit that is cross-fitted
+    X: list[Future]  # the same of features that models of folds project anew
     costs: list[WorkerCosts]
 
 
@@ -352,12 +362,13 @@ def _prepare(
         _wait_for(client, [future], wait_for_workers)
         return future.result()
 
+    projector = make_projector(estimator)
     data = lazy_data.submit(client, wait_for_workers)
     sizes, starts = data.sizes, list(itertools.accumulate(data.sizes, initial=0))[:-1]
     new_mapper = BinMapper(estimator.max_bins, random_state=0)
     fit = estimator, data, new_mapper
     planned_fit = _plan(retries, *fit, init_model, callbacks, bool(eval_sets))
-    costs = _plan_costs(client, data, planned_fit)
+    costs = _plan_costs(client, data, planned_fit, projector)
     shared, planned = planned_fit.shared, submit(_identity, planned_fit)
     initial, initial_scores = None, [None] * len(sizes)
     if has_initial_model(estimator, shared.run.init_model):
@@ -376,19 +387,25 @@ def _prepare(
         submit(encode_partition, *_get_rows(*fit, [i]), started, planned, initial_scores[i])
         for i in range(len(sizes))
     ]
+    X, names = data.X, None
+    if projector is not None or (model is not None and model.projection is not None):
+        estimator, shared, X = _project(submit, fetch, estimator, shared, data, partitions)
+        assert shared.run.projection is not None
+        names = shared.run.projection.feature_names
     if model is not None:
         mapper = submit(attrgetter("mapper"), model)
     else:
         categorical = estimator.categorical_features
         summaries = [
-            submit(summarise, X, i, start, partition, categorical)
-            for X, i, start, partition in zip(data.X, data.numbers, starts, partitions, strict=True)
+            submit(summarise, part, i, start, partition, categorical, names)
+            for part, i, start, partition in zip(X, data.numbers, starts, partitions, strict=True)
         ]
         mapper = submit(merge_summaries, summaries, new_mapper)
     fitted_mapper: BinMapper = fetch(mapper)
     n_cells = sum(sizes) * fitted_mapper.n_features_
     shared.run.candidates = drop_linear(shared.run.candidates, n_cells)
-    codes = [submit(bin_partition, X, mapper, shared.run.reads_features) for X in data.X]
+    reads_features = shared.run.reads_features
+    codes = [submit(bin_partition, part, mapper, reads_features, names) for part in X]
     binned_mapper = mapper
     if fitted_mapper.high_cardinality_features_:
         _check_high_cardinality(fitted_mapper, shared, sum(sizes))
@@ -414,8 +431,11 @@ def _prepare(
         binned_sets.append(
             submit(make_eval_set, name, evaluated.X, evaluated.rows, mapper, estimator, shared)
         )
+    unprojected = data.X if shared.is_cross_fitted and projector is not None else []
     if shared.searches:
-        searched = submit(search, estimator, shared, mappers, codes, shards, binned_sets, initial)
+        searched = submit(
+            search, estimator, shared, mappers, codes, shards, binned_sets, initial, unprojected
+        )
         shared = fetch(submit(itemgetter(0), searched))
         if initial is not None:
             shards, binned_sets = (
@@ -428,7 +448,44 @@ def _prepare(
         if future.status == "error":
             future.result()
     row_data = data.rows if shared.is_cross_fitted else {}
-    return PreparedPartitions(shared, mappers, codes, sizes, shards, binned_sets, row_data, costs)
+    return PreparedPartitions(
+        estimator, shared, mappers, codes, sizes, shards, binned_sets, row_data, unprojected, costs
+    )
+
+
+def _project(
+    submit: Callable[..., Future],
+    fetch: Callable[[Future], Any],
+    estimator: PolyleafEstimator,
+    shared: SharedFit,
+    data: DataFutures,
+    partitions: Sequence[Future],
+) -> tuple[PolyleafEstimator, SharedFit, list[Future]]:
+    """Project the features by a new projection, or the one of the model to continue.
+
+    Returns the estimator with the names of the columns, the plan with the projection, and the
+    projected partitions.
+    """
+    model, projector = shared.run.init_model, make_projector(estimator)
+    if model is not None and model.projection is not None:
+        estimator, projection = copy.copy(estimator), model.projection
+        set_input_names(estimator, model)
+    elif projector is not None and projector.is_mergeable:
+        parts = zip(data.X, data.numbers, partitions, strict=True)
+        summaries = [submit(summarise_columns, estimator, projector, *part) for part in parts]
+        seed = shared.run.seeds.projection
+        fitted = submit(fit_projection, projector, seed, data.numbers, summaries)
+        estimator, projection = fetch(fitted)
+    else:
+        if sum(data.sizes) > MAX_ROWS:
+            refuse("projection", "many_dask_rows")
+        projected = submit(project, estimator, shared, data.X, partitions)
+        estimator, shared = fetch(submit(itemgetter(0), projected))
+        X = [submit(_get_part, projected, 1, i) for i in range(len(data.sizes))]
+        return estimator, shared, X
+    known, reader = submit(_identity, projection), submit(_identity, estimator)
+    shared = shared._replace(run=shared.run.replace(projection=projection))
+    return estimator, shared, [submit(transform, X, known, reader) for X in data.X]
 
 
 def _get_part(parts: Sequence[Sequence[object]], kind: int, i: int) -> object:
@@ -480,11 +537,15 @@ def _measure_partition(X: Any) -> tuple[int, int]:
     return count_columns(X), int(sizeof(X))
 
 
-def _plan_costs(client: Client, data: DataFutures, planned: PlannedFit) -> list[WorkerCosts]:
+def _plan_costs(
+    client: Client, data: DataFutures, planned: PlannedFit, projector: Projector | None
+) -> list[WorkerCosts]:
     """Return the costs of each worker that trains where X lies."""
     settings, columns = planned.shared.run.settings, planned.columns
     measured = client.gather(client.map(_measure_partition, data.X, pure=False))
     n_features, _ = measured[0]
+    if projector is not None:
+        n_features = projector.count_features(n_features)
     workers = client.scheduler_info(n_workers=-1)["workers"]
     # A worker that has come since holds partitions, but is not among these.
     memory = {address: worker["metrics"]["memory"] for address, worker in workers.items()}
@@ -502,12 +563,9 @@ def _plan_costs(client: Client, data: DataFutures, planned: PlannedFit) -> list[
 
 
 def _train(
-    retries: Retries,
-    estimator: PolyleafEstimator,
-    prepared: PreparedPartitions,
-    callbacks: Sequence[Callback],
+    retries: Retries, prepared: PreparedPartitions, callbacks: Sequence[Callback]
 ) -> tuple[FitResult, FitCosts]:
-    shared, mappers, codes, sizes, shards, eval_sets, row_data, planned = prepared
+    estimator, shared, mappers, codes, sizes, shards, eval_sets, row_data, X, planned = prepared
 
     def make_rank(rank: int, share: Sequence[int], resume_from: Model | None) -> tuple[Any, ...]:
         return (
@@ -532,7 +590,7 @@ def _train(
         return result, costs
     parts = (codes, shards) if shared.is_cross_fitted else (codes[:1], shards[:1])
     future = retries.client.submit(
-        calibrate, estimator, shared, mappers, *parts, row_data, eval_sets, result, pure=False
+        calibrate, estimator, shared, mappers, *parts, row_data, eval_sets, result, X, pure=False
     )
     _wait_for(retries.client, [future], retries.wait_for_workers)
     return result._replace(model=future.result()), costs

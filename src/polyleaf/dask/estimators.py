@@ -20,6 +20,7 @@ from sklearn.exceptions import NotFittedError
 from polyleaf.dask.costs import FitCosts
 from polyleaf.dask.driver import LazyData, LazyEvalSet, Restart, align, fit, is_lazy, plan_costs
 from polyleaf.estimators._fitting import replace_refitted_model, store_result
+from polyleaf.estimators._persistence import set_input_names
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.ranker import PolyleafRanker
@@ -27,7 +28,7 @@ from polyleaf.estimators.regressor import PolyleafRegressor
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.training.fit import as_callbacks
-from polyleaf.training.prepare import collect_eval_sets, set_feature_names
+from polyleaf.training.prepare import collect_eval_sets
 from polyleaf.training.refit import KnownTrees, check_decay_rate
 from polyleaf.training.training_run import TrainingData
 from polyleaf.user_data.offsets import check_all_or_none
@@ -162,7 +163,7 @@ class _DaskEstimator(BaseEstimator):
             )
         model = result.model
         local = self._local_class(**self._local.get_params(deep=False))
-        set_feature_names(local, model.mapper.n_features_, model.mapper.feature_names_)
+        set_input_names(local, model)
         encoding = TargetEncoding.from_dict(model.metadata, model.n_outputs)
         store_result(local, model, encoding, result.evals_log, result.outputs_log)
         self._fitted = local

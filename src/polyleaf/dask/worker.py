@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -50,10 +52,12 @@ from polyleaf.runtime.context import Context
 from polyleaf.runtime.queries import count_queries
 from polyleaf.runtime.row_data import InitialScores
 from polyleaf.runtime.types import DataLike
+from polyleaf.sketching.projections import ColumnSummary, Projection, Projector, read_numbers
 from polyleaf.training.derived_columns import derive_columns
 from polyleaf.training.evaluation import EvalSet, name_eval_set
 from polyleaf.training.initial_scores import compute_scores
 from polyleaf.training.memory_usage import ColumnCounts, count_columns
+from polyleaf.training.prepare import get_row_weights, project_features
 from polyleaf.training.training_run import TrainingData, TrainingRun
 from polyleaf.user_data.feature_table import CategoryColumn
 from polyleaf.user_data.features import read_features
@@ -284,18 +288,88 @@ def gather_queries(
     return BinnedRows.concatenate(binned), Shard.joined(shards)
 
 
+def summarise_columns(
+    estimator: PolyleafEstimator, projector: Projector, X: Any, number: int, partition: Partition
+) -> tuple[PolyleafEstimator, ColumnSummary]:
+    """Return the estimator with the names of the columns, and their summary in a partition."""
+    estimator = copy.copy(estimator)
+    try:
+        numbers = read_numbers(X, projector.kind, estimator, reset=True)
+        weight = get_row_weights(partition.shard.target)
+        return estimator, projector.summarise(numbers, weight)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"Partition {number}: {error}") from error
+
+
+def fit_projection(
+    projector: Projector,
+    seed: int,
+    numbers: Sequence[int],
+    summaries: Sequence[tuple[PolyleafEstimator, ColumnSummary]],
+) -> tuple[PolyleafEstimator, Projection]:
+    """Fit a projection to the summaries of all partitions."""
+    estimator, _ = summaries[0]
+    columns = [
+        (each.n_features_in_, list(getattr(each, "feature_names_in_", ()))) for each, _ in summaries
+    ]
+    for number, names in zip(numbers, columns, strict=True):
+        if names != columns[0]:
+            raise ValueError(
+                f"Partition {number}: X has other columns than in partition {numbers[0]}."
+            )
+    merged = ColumnSummary.merge([summary for _, summary in summaries])
+    return estimator, projector.fit_summary(merged, seed)
+
+
+def transform(X: Any, projection: Projection, estimator: PolyleafEstimator) -> Any:
+    """Project the rows of a partition; the `estimator` has the names of the columns."""
+    return projection.transform(read_numbers(X, projection.kind, estimator))
+
+
+def project(
+    estimator: PolyleafEstimator,
+    shared: SharedFit,
+    X: Sequence[Any],
+    partitions: Sequence[Partition],
+) -> tuple[tuple[PolyleafEstimator, SharedFit], list[Any]]:
+    """Learn a projection from the rows of all partitions, and project them.
+
+    Returns the estimator with the names of the columns, the plan with the projection, and the rows
+    of each partition.
+    """
+    estimator, workers = copy.copy(estimator), Context(get_worker().state.nthreads)
+    shards = [partition.shard for partition in partitions]
+    run = shared.run.replace(
+        target=Shard.joined(shards).target, settings=replace(shared.run.settings, workers=workers)
+    )
+    projected = project_features(estimator, run, concatenate_values(X, "X"))
+    ends = itertools.accumulate(shard.target.n_rows for shard in shards)
+    rows = [
+        projected[end - shard.target.n_rows : end] for end, shard in zip(ends, shards, strict=True)
+    ]
+    planned = shared.run.replace(projection=run.projection)
+    return (estimator, shared._replace(run=planned)), rows
+
+
 def summarise(
-    X: DataLike, number: int, first: int, partition: Partition, categorical_features: DataLike
+    X: DataLike,
+    number: int,
+    first: int,
+    partition: Partition,
+    categorical_features: DataLike,
+    feature_names: Sequence[str] | None,
 ) -> PartitionSummary:
     """Summarise the features of a partition for binning."""
     return summarise_partition(
-        X, number, first, partition.weights, partition.sampled, categorical_features
+        X, number, first, partition.weights, partition.sampled, categorical_features, feature_names
     )
 
 
-def bin_partition(X: DataLike, mapper: BinMapper, keep_features: bool) -> BinnedRows:
-    """Bin the rows of a partition."""
-    table = read_features(X, reference=mapper)
+def bin_partition(
+    X: DataLike, mapper: BinMapper, keep_features: bool, feature_names: Sequence[str] | None
+) -> BinnedRows:
+    """Bin the rows of a partition; `feature_names`: names of columns of an array."""
+    table = read_features(X, feature_names=feature_names, reference=mapper)
     features = mapper.get_raw_values(table) if keep_features else None
     indices = mapper.high_cardinality_features_
     columns = [column for column in table.categories if column.feature in indices]
@@ -339,6 +413,7 @@ def search(
     shards: Sequence[Shard],
     eval_sets: Sequence[EvalSet],
     initial: InitialFit | None,
+    X: Sequence[Any],
 ) -> tuple[SharedFit, Sequence[Shard], Sequence[EvalSet]]:
     """Find the number of rounds, the groups of outputs and the use of an initial model, on the rows
     of all partitions.
@@ -346,7 +421,7 @@ def search(
     Returns the plan with the results, and the shards and evaluation sets with the scores that they
     start from.
     """
-    run = _gather_run(estimator, shared, mappers, rows, shards)
+    run = _gather_run(estimator, shared, mappers, rows, shards, X)
     run.eval_sets = eval_sets
     if initial is None:
         return search_on_one_rank(shared, run), shards, eval_sets
@@ -370,9 +445,10 @@ def calibrate(
     row_data: Mapping[str, Sequence[object]],
     eval_sets: Sequence[EvalSet],
     result: FitResult,
+    X: Sequence[Any],
 ) -> Model:
     """Return a calibrated model, on the rows of some partitions, or on evaluation sets."""
-    run = _gather_run(estimator, shared, mappers, rows, shards).replace(
+    run = _gather_run(estimator, shared, mappers, rows, shards, X).replace(
         model=result.model,
         learning_rates=result.learning_rates,
         eval_sets=eval_sets,
@@ -387,15 +463,17 @@ def _gather_run(
     mappers: Sequence[BinMapper],
     rows: Sequence[BinnedRows],
     shards: Sequence[Shard],
+    X: Sequence[Any],
 ) -> TrainingRun:
     """Return the training of the rows of partitions on this worker.
 
-    `mappers`: of the model, and of the bins without derived columns.
+    `mappers`: of the model, and of the bins without derived columns. `X`: as for `gather_run`.
     """
     n_threads, joined = get_worker().state.nthreads, BinnedRows.concatenate(rows)
     dataset = joined.to_dataset(mappers[0], n_threads)
     binned = dataset if joined.binned is None else joined.binned.to_dataset(mappers[1], n_threads)
-    return gather_run(estimator, shared, Shard.joined(shards), dataset, binned, n_threads)
+    raw = concatenate_values(X, "X")
+    return gather_run(estimator, shared, Shard.joined(shards), dataset, binned, n_threads, raw)
 
 
 def make_eval_set(
@@ -409,7 +487,11 @@ def make_eval_set(
     """Make an evaluation set of all its partitions, on the worker that evaluates it."""
     encoding = shared.run.target.encoding
     with name_eval_set(name):
-        parts = [bin_partition(part, mapper, shared.run.reads_features) for part in X]
+        projection, names, read = shared.run.projection, None, X
+        if projection is not None:
+            names = projection.feature_names
+            read = [transform(part, projection, estimator) for part in X]
+        parts = [bin_partition(part, mapper, shared.run.reads_features, names) for part in read]
         codes, features, *_ = BinnedRows.concatenate(parts)
         row_data, is_sparse = concatenate_rows(rows), shared.run.settings.has_sparse_targets
         if row_data.query is not None:

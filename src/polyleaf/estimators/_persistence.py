@@ -65,17 +65,25 @@ def make_estimator(cls: type[_Estimator], model: Model) -> _Estimator:
     effective_threads(estimator.n_jobs)  # scikit-learn accepts True and 0 as numbers of threads
     encoding = decode_target_encoding(model.metadata, model.n_outputs)
     cls._check_agreement(model, encoding)
-    if model.projection is None:
-        set_feature_names(estimator, model.mapper.n_features_, model.mapper.feature_names_)
-    else:
-        n_features, known = model.projection.n_features, get_input_names(model)
-        for columns in known:
-            if columns is not None and len(columns) != n_features:
-                raise ValueError(f"The metadata must name {n_features} features of X, or none.")
-        set_feature_names(estimator, n_features, *known)
+    set_input_names(estimator, model)
     estimator._set_model(model, encoding)
     estimator.evals_result_, estimator.evals_result_per_output_ = model.evals_log, {}
     return estimator
+
+
+def set_input_names(estimator: PolyleafEstimator, model: Model) -> None:
+    """Set scikit-learn's attributes of the columns of X that a model was trained on.
+
+    Raises a ValueError if the metadata of the model name another number of columns.
+    """
+    if model.projection is None:
+        set_feature_names(estimator, model.mapper.n_features_, model.mapper.feature_names_)
+        return
+    n_features, known = model.projection.n_features, get_input_names(model)
+    for columns in known:
+        if columns is not None and len(columns) != n_features:
+            raise ValueError(f"The metadata must name {n_features} features of X, or none.")
+    set_feature_names(estimator, n_features, *known)
 
 
 def read_estimator(path: Source, classes: Mapping[str, type[_Estimator]]) -> _Estimator:

@@ -298,11 +298,13 @@ def gather_run(
     dataset: Dataset,
     binned: Dataset,
     n_threads: int,
+    X: DataLike | None = None,
 ) -> TrainingRun:
     """Return the training of all rows on one rank, which has all bins.
 
     `shard`: all rows, in their order. `dataset`: the same rows, binned. `binned`: without columns
-    that are derived from y. `n_threads`: number of threads of this rank.
+    that are derived from y. `n_threads`: number of threads of this rank. `X`: the features before
+    a projection, if models of folds learn it again.
     """
     target = shard.target
     rules = read_split_rules(estimator, RowData(), target.n_rows)
@@ -315,7 +317,7 @@ def gather_run(
     )
     run.dataset, run.make_hold_out_run = dataset, partial(make_hold_out_run, binned)
     if shared.is_cross_fitted:
-        run.make_fold_data = get_fold_maker(estimator, None, binned, run)
+        run.make_fold_data = get_fold_maker(estimator, X, binned, run)
     describe_model(estimator, run)
     return run
 

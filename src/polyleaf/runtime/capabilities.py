@@ -940,8 +940,9 @@ FEATURES = {
         "Projections (`projection`)",
         _find_projection,
         {
-            "dask": "Distributed training does not support projection, which is learned from all "
-            "rows; project X first (polyleaf.sketching.projections).",
+            "many_dask_rows": 'projection="pca" and "leml" are learned on one Dask worker, which '
+            'takes at most a million rows: use "gaussian", or learn the projection from a sample '
+            "and project X first (polyleaf.sketching.projections).",
             "search": "{use.estimator} does not support projection: it is learned from raw rows, "
             "which folds do not keep; use GridSearchCV.",
             "new_columns": "A model with a projection takes no further columns of X: leave them "

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -202,29 +202,20 @@ class Projector:
                 used = np.flatnonzero(weight)
                 rows, weight = rows[used], weight[used]
                 labels = None if labels is None else labels[used]
+        summary = _summarise_columns(rows)
+        if self.is_mergeable:
+            projection = self.fit_summary(summary, seed)
+            return projection, projection.transform(all_rows, n_threads) if with_features else None
         root = None if weight is None else np.sqrt(weight).astype(np.float32)
-        n, n_features = rows.shape
-        columns = self._surviving_columns(rows)
-        idf = None
-        if self.tfidf:
-            df = np.bincount(rows.indices, minlength=n_features)[columns]
-            idf = (_core.log((1.0 + n) / (1.0 + df)) + 1.0).astype(np.float32)
-        unprojected = Projection(self.kind, n_features, columns, idf, None, None)
-        if self.kind == "columns":
-            return unprojected, unprojected._select_and_weight(all_rows)
+        unprojected, unit = self._select_columns(summary)
+        n, columns = summary.n_rows, unprojected.columns
         rows = unprojected._select_and_weight(rows)
-        # Products of large numbers would overflow; a power of two changes no digits.
-        largest = float(np.abs(rows.data).max(initial=0.0))
-        unit = np.float32(2.0 ** min(0, _MAX_EXPONENT - int(np.frexp(largest)[1])))
         if unit < 1:
             rows = rows * unit
-        rng = np.random.default_rng(np.random.SeedSequence([seed, _STREAM]))
-        dim = min(self.dim, len(columns))
+        rng, dim = _make_generator(seed), min(self.dim, len(columns))
         offset = out_of_fold = None
         with threadpool_limits(1):  # LAPACK's sums must not depend on threads
-            if self.kind == "gaussian":
-                matrix = _normal(rng, len(columns), dim) / np.float32(np.sqrt(dim))
-            elif self.kind == "pca":
+            if self.kind == "pca":
                 matrix, offset = _principal_directions(
                     _Products(_scale_rows(rows, root), n_threads), root, dim, self.n_iterations, rng
                 )
@@ -237,7 +228,7 @@ class Projector:
                     if with_features
                     else None
                 )
-        projection = Projection(self.kind, n_features, columns, idf, matrix * unit, offset)
+        projection = replace(unprojected, matrix=matrix * unit, offset=offset)
         if not with_features:
             return projection, None
         if rows.shape[0] == all_rows.shape[0]:
@@ -252,18 +243,95 @@ class Projector:
     def _folds(self, n: int, n_columns: int) -> int:
         return min(n, (3 if 4 * n_columns > n else 1) if self.n_folds is None else self.n_folds)
 
-    def _surviving_columns(self, rows: sp.csr_matrix) -> NDArray[np.int32]:
-        frequency = np.bincount(rows.indices, minlength=rows.shape[1])
-        columns = np.flatnonzero(frequency >= self.min_rows)
+    def count_features(self, n_features: int) -> int:
+        """Return the largest number of projected features.
+
+        Parameters
+        ----------
+        n_features : int
+            Columns of X.
+        """
+        if self.kind == "columns":
+            return min(n_features, self.max_columns or n_features)
+        return min(n_features, self.dim)
+
+    # --- rows in several parts ---
+
+    @property
+    def is_mergeable(self) -> bool:
+        """Whether summaries of the columns suffice to fit the projection."""
+        return self.kind in ("gaussian", "columns")
+
+    def summarise(self, X: DataLike, sample_weight: Array | None = None) -> ColumnSummary:
+        """Summarise the columns of some rows.
+
+        Parameters
+        ----------
+        X, sample_weight
+            See `fit`.
+        """
+        rows = to_canonical_csr(X, "X", allow_empty=True, nan_hint=explain_numeric_only(self.kind))
+        used = slice(None) if sample_weight is None else np.flatnonzero(sample_weight)
+        return _summarise_columns(rows[used])
+
+    def fit_summary(self, summary: ColumnSummary, seed: int) -> Projection:
+        """Fit a projection that `is_mergeable`.
+
+        Parameters
+        ----------
+        summary : ColumnSummary
+            Merged results of `summarise`, for all rows.
+        seed : int
+            Random seed.
+        """
+        projection, unit = self._select_columns(summary)
+        if self.kind == "columns":
+            return projection
+        n_columns = len(projection.columns)
+        dim = min(self.dim, n_columns)
+        matrix = _normal(_make_generator(seed), n_columns, dim) / np.float32(np.sqrt(dim))
+        return replace(projection, matrix=matrix * unit)
+
+    def _select_columns(self, summary: ColumnSummary) -> tuple[Projection, np.float32]:
+        """Return the columns in use with their weights, and a power of two for large numbers."""
+        n, frequency, largest = summary
+        columns = np.flatnonzero(frequency >= self.min_rows).astype(np.int32)
         if self.max_columns is not None and len(columns) > self.max_columns:
             order = np.argsort(-frequency[columns], kind="stable")
             columns = np.sort(columns[order[: self.max_columns]])
         if len(columns) == 0:
             raise ValueError(
-                f"No column of X has values in at least {self.min_rows} of the {rows.shape[0]} "
-                "rows: lower min_rows."
+                f"No column of X has values in at least {self.min_rows} of the {n} rows: lower "
+                "min_rows."
             )
-        return columns.astype(np.int32)
+        idf, most = None, float(largest[columns].max())
+        if self.tfidf:
+            n_with = frequency[columns].astype(np.float64)
+            idf = (_core.log((1.0 + n) / (1.0 + n_with)) + 1.0).astype(np.float32)
+            most = 1.0  # rows have this length
+        # Products of large numbers would overflow; a power of two changes no digits.
+        unit = np.float32(2.0 ** min(0, _MAX_EXPONENT - int(np.frexp(most)[1])))
+        return Projection(self.kind, len(frequency), columns, idf, None, None), unit
+
+
+class ColumnSummary(NamedTuple):
+    """Summary of the columns of X, of all rows or of some."""
+
+    n_rows: int
+    frequency: NDArray[np.int64]  # rows with a value in the column
+    largest: NDArray[np.float32]  # largest magnitude
+
+    @staticmethod
+    def merge(parts: Sequence[ColumnSummary]) -> ColumnSummary:
+        """Return the summary of the rows of all parts.
+
+        Parameters
+        ----------
+        parts : sequence of ColumnSummary
+            Summaries of different rows.
+        """
+        n_rows, frequency, largest = zip(*parts, strict=True)
+        return ColumnSummary(sum(n_rows), np.sum(frequency, axis=0), np.max(largest, axis=0))
 
 
 @dataclass(frozen=True)
@@ -490,6 +558,17 @@ def _labels(Y: DataLike | None, n_rows: int) -> sp.csr_matrix:
     labels = to_canonical_csr(Y, "Y")
     check_same_rows(n_rows, labels.shape[0], "Y")
     return labels
+
+
+def _summarise_columns(rows: sp.csr_matrix) -> ColumnSummary:
+    n, n_features = rows.shape
+    largest = np.zeros(n_features, np.float32)
+    np.maximum.at(largest, rows.indices, np.abs(rows.data))
+    return ColumnSummary(n, np.bincount(rows.indices, minlength=n_features), largest)
+
+
+def _make_generator(seed: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence([seed, _STREAM]))
 
 
 class _Products:

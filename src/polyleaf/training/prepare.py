@@ -99,11 +99,7 @@ def prepare(
         X, held_out, held_target = _hold_out(params, run, params.validation_fraction)
         eval_data = [*eval_data, held_out]
     unprojected = X
-    projector = None
-    if params.projection is not None or params.projection_dim is not None or params.tfidf:
-        projector = _make_projector(params)
-    if projector is not None or (run.init_model is not None and run.init_model.projection):
-        X = _project(params, run, X, projector)
+    X = project_features(params, run, X)
     binned = _make_dataset(params, X, run)
     # Trials and folds divide rows whose bins are complete: thresholds do not depend on y, but
     # columns that are derived from it are learned again from the rows that are trained on.
@@ -272,7 +268,7 @@ def check_parts(training: np.ndarray, validation: np.ndarray) -> None:
 def hash_rows(p: SharedParameters, X: DataLike) -> np.ndarray | None:
     """Return hashes of the features of X in bins, to find repeated rows before it is split."""
     n_threads = effective_threads(p.n_jobs)
-    projector = _make_projector(p)
+    projector = make_projector(p)
     if projector is not None:
         numbers = read_numbers(X, projector.kind, p, reset=True)
         table = read_features(numbers, n_threads=n_threads)
@@ -284,7 +280,7 @@ def hash_rows(p: SharedParameters, X: DataLike) -> np.ndarray | None:
 # --- features ---
 
 
-def _make_projector(p: SharedParameters) -> Projector | None:
+def make_projector(p: SharedParameters) -> Projector | None:
     """Return the projector of `projection` and its parameters, if any."""
     if not isinstance(p.projection, str):
         require(
@@ -297,10 +293,15 @@ def _make_projector(p: SharedParameters) -> Projector | None:
     return projector if p.projection_dim is None else replace(projector, dim=p.projection_dim)
 
 
-def _project(
-    params: SharedParameters, run: TrainingRun, X: DataLike, projector: Projector | None
-) -> Any:
-    """Return X to train on, projected by a new projection or the one of the model to continue."""
+def project_features(params: SharedParameters, run: TrainingRun, X: DataLike) -> Any:
+    """Return X to train on, projected by a new projection or the one of the model to continue.
+
+    Without a projection X stays as it is. Names and number of its columns become attributes of
+    `params`.
+    """
+    projector = make_projector(params)
+    if projector is None and (run.init_model is None or run.init_model.projection is None):
+        return X
     check_in_memory(X, "X")
     n_threads = run.settings.workers.n_threads
     if run.init_model is not None and run.init_model.projection is not None:
@@ -315,17 +316,20 @@ def _project(
     assert projector is not None
     numeric = read_numbers(X, projector.kind, params, reset=True)
     check_same_rows(numeric.shape[0], run.target.n_rows)
-    weight = run.target.weight
-    if weight is not None and weight.ndim == 2:
-        weight = average_weights(weight).ravel()
     run.projection, projected = projector.fit_transform(
         numeric,
         run.target.to_indicators(),
         seed=run.seeds.projection,
         n_threads=n_threads,
-        sample_weight=weight,
+        sample_weight=get_row_weights(run.target),
     )
     return projected
+
+
+def get_row_weights(target: Target) -> np.ndarray | None:
+    """Return one weight for each row, or None."""
+    weight = target.weight
+    return weight if weight is None or weight.ndim == 1 else average_weights(weight).ravel()
 
 
 def _make_dataset(params: SharedParameters, X: Any, run: TrainingRun) -> Dataset:
@@ -383,7 +387,7 @@ def get_fold_maker(
     """
     target, objective, keeps_features = run.target, run.objective, run.reads_features
     n_threads = run.settings.workers.n_threads
-    projector = _make_projector(params)
+    projector = make_projector(params)
     if projector is not None and projector.kind == "leml":
         numeric = read_numbers(X, projector.kind, params)
         numeric = numeric.tocsr() if scipy.sparse.issparse(numeric) else numeric
