@@ -119,6 +119,34 @@ def test_tiny_time_limit_gives_a_fitted_estimator():
     assert model.n_iter_ < 100 and len(model.leaderboard_) == 1
 
 
+def test_search_without_time_for_a_trial_is_the_plain_estimator(monkeypatch):
+    monkeypatch.setattr(base.Budget, "is_spent", lambda budget: True)
+    model = PolyleafRegressorCV(time_limit=1e4, n_jobs=1).fit(*REGRESSION)
+    assert len(model.leaderboard_) == 1 and model.best_params_ == {"n_estimators": None}
+    assert model.model_.equals(PolyleafRegressor(n_jobs=1).fit(*REGRESSION).model_)
+
+
+def test_defaults_are_the_model_if_the_fit_of_the_best_candidate_times_out(monkeypatch):
+    monkeypatch.setattr(SuccessiveHalving, "ranking", lambda search: search.candidates[::-1])
+    monkeypatch.setattr(base.FinalFitTimeout, "after_iteration", stop_after_three)
+    search = PolyleafRegressorCV(time_limit=1e4, n_candidates=2, n_jobs=1)
+    with pytest.warns(UserWarning, match="the defaults are the model"):
+        search.fit(*REGRESSION)
+    assert search.best_params_ == {"n_estimators": None}
+    assert search.model_.equals(PolyleafRegressor(n_jobs=1).fit(*REGRESSION).model_)
+
+
+def test_ctrl_c_in_the_fit_of_the_defaults_ends_the_search(monkeypatch):
+    def interrupt(callback, model, epoch, evals_log):
+        if epoch == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(base.SpentTime, "before_iteration", interrupt)
+    search = PolyleafRegressorCV(time_limit=1e4, on_interrupt="keep", n_jobs=1)
+    with pytest.raises(KeyboardInterrupt, match="nothing is fitted"):
+        search.fit(*REGRESSION)
+
+
 @pytest.mark.parametrize(
     ("search", "data", "own"),
     [
@@ -403,12 +431,13 @@ def test_final_fit_is_bounded_by_n_estimators(monkeypatch):
     assert search.best_params_["n_estimators"] == 20
 
 
-def test_timed_out_final_fit_warns(monkeypatch):
-    def stop_after_three(timeout, model, epoch, evals_log):
-        timeout.rounds += 1
-        timeout.timed_out = timeout.rounds == 3
-        return timeout.timed_out
+def stop_after_three(timeout, model, epoch, evals_log):
+    timeout.rounds += 1
+    timeout.timed_out = timeout.rounds == 3
+    return timeout.timed_out
 
+
+def test_timed_out_final_fit_warns(monkeypatch):
     monkeypatch.setattr(SuccessiveHalving, "final_fit", lambda race, candidate: FinalFit({}, 4))
     monkeypatch.setattr(base.FinalFitTimeout, "after_iteration", stop_after_three)
     with pytest.warns(UserWarning, match="after 3 of 4 rounds"):

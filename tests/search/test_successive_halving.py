@@ -38,10 +38,10 @@ def run_stopper(values, metric="rmse", patience=10**6, leader=np.inf, is_spent=l
     return stopper
 
 
-def make_halving(train, n_folds=3, limit=None, most=None, finds_rounds=False):
+def make_halving(train, n_folds=3, limit=None, most=None, **options):
     folds = Folds(n_folds, lambda j: Fold(None, None, 1.5 + j))
     about = Budget(limit), most, ResumeLog(None, {}), 1, lambda line: None, LearningRates(0.1)
-    return SuccessiveHalving(train, folds, *about, finds_rounds=finds_rounds)
+    return SuccessiveHalving(train, folds, *about, **options)
 
 
 def make_search(losses, n_folds=3, most=None):
@@ -155,15 +155,6 @@ def test_time_for_the_final_fit_is_reserved(monkeypatch):
     assert budget.is_spent()
 
 
-def test_defaults_that_choose_their_rounds_leave_more_time_to_the_final_fit(monkeypatch):
-    clock = Clock(monkeypatch)
-    budget = Budget(16.0, halving.MEMBERS_TRIAL_SHARE)
-    clock.now += 1.9
-    assert not budget.is_spent()
-    clock.now += 0.2
-    assert budget.is_spent()
-
-
 def test_final_fit_ends_at_the_time_limit(monkeypatch):
     clock = Clock(monkeypatch)
     timeout = FinalFitTimeout(Budget(10.0))
@@ -201,9 +192,9 @@ GOOD, BAD = {"learning_rate": 0.05, "max_leaves": 8}, {"learning_rate": 0.05, "m
 class Simulation:
     """A search whose trials take `round_seconds` per round; `final_seconds` is that of the fit."""
 
-    def __init__(self, monkeypatch, round_seconds, limit, finds_rounds=False):
+    def __init__(self, monkeypatch, round_seconds, limit, **options):
         self.clock, self.round_seconds = Clock(monkeypatch), round_seconds
-        self.search = make_halving(self.train, limit=limit, finds_rounds=finds_rounds)
+        self.search = make_halving(self.train, limit=limit, **options)
         self.search.run(lambda ranked, generation: self.propose(generation))
 
     def propose(self, generation):
@@ -242,6 +233,23 @@ def test_defaults_alone_are_trained_if_a_trial_takes_too_long(monkeypatch):
     (defaults,) = search.candidates
     assert defaults.proposed == {} and defaults.timed_out
     assert search.final_fit(defaults) == ({}, None)
+
+
+def test_best_candidate_is_fitted_only_if_time_allows(monkeypatch):
+    simulation = Simulation(monkeypatch, 0.004, 30.0, finds_rounds=True, fit_seconds=0.5)
+    search = simulation.search
+    best = search.ranking()[0]
+    assert best.proposed == GOOD and search.choose_best() is best
+    seconds = search.round_seconds(best) * best.rounds
+    assert seconds <= 130.0 - simulation.clock.now  # reserved, though the defaults are fitted
+    simulation.clock.now = 130.0 - 0.9 * seconds
+    assert search.choose_best().number == 0
+
+
+def test_time_for_candidates_is_left_if_the_defaults_are_fitted(monkeypatch):
+    # They took 4.5 s; a candidate is expected to take a third of it.
+    search = Simulation(monkeypatch, 0.03, 10.0, finds_rounds=True, fit_seconds=4.5).search
+    assert not search.candidates[0].timed_out and len(search.ranking()) > 1
 
 
 # --- run_parallel --------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -36,8 +37,6 @@ from polyleaf.search.cv_splits import Fold, Folds, hash_data, make_folds, split_
 from polyleaf.search.ensemble import Member, select_members
 from polyleaf.search.resume_log import ResumeLog, describe
 from polyleaf.search.successive_halving import (
-    FIRST_TRIAL_SHARE,
-    MEMBERS_TRIAL_SHARE,
     Budget,
     FinalFit,
     FinalFitTimeout,
@@ -115,6 +114,7 @@ USED_ROUNDS_SHARE = 0.95  # share of the rounds from which a candidate counts as
 # threads work within trees, which needs less memory.
 MAX_PARALLEL_CELLS = 2**25
 
+_INTERRUPTED = "The search was interrupted before any trial was completed; nothing is fitted."
 _QUIET = {"early_stopping_rounds": None, "verbose": 0}
 # Parameters of the search that do not change the model of a candidate.
 _NOT_MODEL_PARAMETERS = {"callbacks", "eval_metric", "early_stopping_rounds"} | {
@@ -135,6 +135,8 @@ class FinalFitData(NamedTuple):
     eval_arguments: dict[str, Any]  # evaluation sets, and what belongs to them, of `fit`
     budget: Budget
     metric: Metric
+    # The defaults with their parameters, if they are fitted before the search.
+    defaults: tuple[PolyleafEstimator, Parameters] | None = None
 
 
 _Base: Any = PolyleafEstimator if TYPE_CHECKING else object
@@ -216,8 +218,7 @@ class SearchMixin(_Base):
         resume: StrPath | None,
     ) -> Self:
         """Search on data as the user passed them; the final fit takes `eval_arguments`."""
-        share = FIRST_TRIAL_SHARE if self.n_estimators else MEMBERS_TRIAL_SHARE
-        budget = Budget(self.time_limit, share)
+        budget = Budget(self.time_limit)
         check("search", parameters=self)
         # Only this estimator warns about the objective's name.
         base = self._make_candidate({"objective": self.objective})
@@ -246,6 +247,9 @@ class SearchMixin(_Base):
         n_parallel = self._choose_n_parallel(dataset, target)
         is_interactive = hasattr(sys, "ps1") or sys.flags.interactive
         is_verbose = is_interactive if self.verbose is None else self.verbose
+        final, fit_seconds = self._fit_defaults(
+            FinalFitData(data._replace(X=dataset), eval_arguments, budget, metric)
+        )
         search = SuccessiveHalving(
             self._make_trainer(metric, rates, n_parallel),
             folds,
@@ -257,10 +261,10 @@ class SearchMixin(_Base):
             rates,
             n_parallel,
             self.n_estimators is None,
+            fit_seconds,
         )
         propose = self._make_proposer(target, dataset.features is not None, seed)
         was_interrupted = self._run_search(search, propose)
-        final = FinalFitData(data._replace(X=dataset), eval_arguments, budget, metric)
         if self.ensemble is None or was_interrupted or search.ranking()[0].timed_out:
             if self.ensemble is not None and not was_interrupted:
                 self._warn_time_limit("no blend was made, since no trial on a fold was completed")
@@ -527,15 +531,34 @@ class SearchMixin(_Base):
             search.run(propose)
         except KeyboardInterrupt:
             if not search.ranking():
-                raise KeyboardInterrupt(
-                    "The search was interrupted before any trial was completed; nothing is fitted."
-                ) from None
+                raise KeyboardInterrupt(_INTERRUPTED) from None
             return True
         return False
 
+    def _fit_defaults(self, final: FinalFitData) -> tuple[FinalFitData, float | None]:
+        """Fit the defaults on all rows before a search with a time limit, so that the search takes
+        only the time that is left, and is never worse than no search for lack of time.
+
+        Returns the seconds of the fit, None without one.
+        """
+        if self.time_limit is None or self.n_estimators is not None:
+            return final, None
+        seconds = final.budget.remaining()
+        try:
+            defaults = self._fit_final(FinalFit({}, None), final, on_interrupt="raise")
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(_INTERRUPTED) from None
+        return final._replace(defaults=defaults), seconds - final.budget.remaining()
+
     def _fit_best(self, search: SuccessiveHalving, final: FinalFitData) -> None:
-        best = search.ranking()[0]
+        best = search.choose_best()
         fitted, parameters = self._fit_final(search.final_fit(best), final)
+        if final.defaults is not None and fitted is final.defaults[0]:
+            best = search.candidates[0]
+        if best is not search.ranking()[0]:
+            self._warn_time_limit(
+                "the best candidate was not fitted on all rows, and the defaults are the model"
+            )
         self._store_search(search, final, fitted, parameters)
         self.best_score_, self.ensemble_ = final.metric.from_loss(best.loss), None
 
@@ -597,27 +620,37 @@ class SearchMixin(_Base):
         self._greater_is_better = final.metric.prefers_greater
 
     def _fit_final(
-        self, final_fit: FinalFit, final: FinalFitData
+        self, final_fit: FinalFit, final: FinalFitData, **settings: Any
     ) -> tuple[PolyleafEstimator, Parameters]:
-        """Train a candidate on all rows; return it and its parameters, `n_estimators` included."""
+        """Train a candidate on all rows; return it and its parameters, `n_estimators` included.
+
+        `settings`: other parameters, which do not change the model.
+        """
         parameters, rounds = final_fit
+        if rounds is None and final.defaults is not None:
+            return final.defaults
         if rounds is not None:
             rounds = min(rounds, self._fixed_parameters().get("n_estimators") or rounds)
         elif self.metric is not None:  # it chooses the rounds, as in the trials
             parameters = {**parameters, "eval_metric": self.metric}
         estimator, timeout = self._make_trial(parameters), FinalFitTimeout(final.budget)
         limit = SpentTime(timeout.is_over)
-        estimator.set_params(n_estimators=rounds, early_stopping_rounds=None, verbose=None)
-        estimator.fit(
-            **final.data.to_arguments(),
-            callbacks=[limit if rounds is None else timeout],
-            **final.eval_arguments,
+        estimator.set_params(
+            n_estimators=rounds, early_stopping_rounds=None, verbose=None, **settings
         )
+        with nullcontext() if final.defaults is None else suppress_warnings():  # as before
+            estimator.fit(
+                **final.data.to_arguments(),
+                callbacks=[limit if rounds is None else timeout],
+                **final.eval_arguments,
+            )
         if rounds is None:
             if limit.was_reached:
                 self._warn_time_limit("the final fit ended early")
             return estimator, {**parameters, "n_estimators": None}
         if timeout.timed_out and timeout.rounds < rounds:
+            if final.defaults is not None:
+                return final.defaults
             self._warn_time_limit(f"the final fit ended after {timeout.rounds} of {rounds} rounds")
         return estimator, {**parameters, "n_estimators": estimator.n_iter_}
 

@@ -40,10 +40,9 @@ TIME_MARGIN = 1.2  # the final fit may take longer than estimated from trials
 # Share of the time limit, and most seconds, for work between trials and before the first round of
 # the final fit.
 OVERHEAD_SHARE, MAX_OVERHEAD_SECONDS = 0.02, 0.5
-# Share of the time limit for the defaults on the first fold. If it is not enough, only the defaults
-# are trained, on all rows, in the remaining time.
+# Share of the time limit for the defaults on the first fold, unless they are fitted on all rows
+# before. If it is not enough, only the defaults are trained, on all rows, in the remaining time.
 FIRST_TRIAL_SHARE = 1 / 3
-MEMBERS_TRIAL_SHARE = 1 / 8  # if the defaults choose their rounds and members
 # Time of the defaults beside one of the candidates that they compare, if they choose their rounds.
 DEFAULTS_COST = 3.0
 # Share of the remaining time within which the first generation has to be trained on the first
@@ -104,16 +103,13 @@ def _count_threads(n_threads: int) -> int:
 
 
 class Budget:
-    """Remaining seconds, minus those reserved for the final fit.
+    """Remaining seconds, minus those reserved for the final fit. None is no limit."""
 
-    `seconds`: None is no limit. `first_share`: share of these for the first trial.
-    """
-
-    def __init__(self, seconds: float | None, first_share: float = FIRST_TRIAL_SHARE) -> None:
+    def __init__(self, seconds: float | None) -> None:
         self.seconds = math.inf if seconds is None else seconds
         self._end = math.inf if seconds is None else time.perf_counter() + seconds
         # Until the first trial shows how long a final fit takes.
-        self._reserved = 0.0 if seconds is None else (1 - first_share) * seconds
+        self._reserved = 0.0 if seconds is None else (1 - FIRST_TRIAL_SHARE) * seconds
 
     def remaining(self) -> float:
         """Return the remaining seconds, including those of the final fit."""
@@ -272,6 +268,8 @@ class SuccessiveHalving:
         Trials that run in parallel. Without a time limit results do not depend on it.
     finds_rounds : bool
         Whether held-out rows choose the number of rounds of the defaults, and their members.
+    fit_seconds : float, optional
+        Seconds of the fit of the defaults on all rows, if it came before the search.
     """
 
     def __init__(
@@ -286,6 +284,7 @@ class SuccessiveHalving:
         rates: LearningRates,
         n_parallel: int = 1,
         finds_rounds: bool = False,
+        fit_seconds: float | None = None,
     ) -> None:
         self._train = train
         self.folds = folds
@@ -296,6 +295,7 @@ class SuccessiveHalving:
         self._report = report
         self._rates = rates
         self._finds_rounds = finds_rounds
+        self._fit_seconds = fit_seconds
         self._trial_rate = 0.0  # trials have at least this learning rate
         self._n_parallel = n_parallel
         self.candidates: list[Candidate] = []
@@ -316,6 +316,8 @@ class SuccessiveHalving:
         `propose(ranked, generation)` yields parameters: those of the first generation, then
         endlessly children of the candidates, which are ranked best first.
         """
+        if self._fit_seconds is not None:
+            self._budget.reserve(self._estimate_final_fits())
         if self._budget.seconds < math.inf and not self._train_defaults(list(propose([], 0))):
             return
         generation = 0
@@ -372,6 +374,17 @@ class SuccessiveHalving:
         # Fitted estimators are kept only for candidates that may be blended.
         for candidate in self.ranking()[POOL_SIZE * self._n_members :]:
             candidate.fitted = [None] * candidate.n_folds
+
+    def choose_best(self) -> Candidate:
+        """Return the best candidate that is fitted on all rows, or that there is time to fit."""
+        ranked, seconds = self.ranking(), self._budget.remaining()
+        if self._fit_seconds is None:
+            return ranked[0]
+        return next(
+            candidate
+            for candidate in ranked
+            if candidate.number == 0 or self.round_seconds(candidate) * candidate.rounds <= seconds
+        )
 
     def final_fit(self, candidate: Candidate) -> FinalFit:
         """Return a candidate's fit on all rows, at its own learning rate as far as time allows."""
@@ -484,8 +497,13 @@ class SuccessiveHalving:
 
     def _estimate_final_fits(self) -> float:
         """Return the seconds to reserve for fitting the best candidates on all rows."""
+        ranked = self.ranking()
+        if self._fit_seconds is not None:  # only the others have to be fitted
+            ranked = [candidate for candidate in ranked if candidate.number > 0]
+            if not ranked:
+                return self._fit_seconds / DEFAULTS_COST
         fast = slow = 0.0
-        for candidate in self.ranking()[: self._n_members]:
+        for candidate in ranked[: self._n_members]:
             seconds = self.round_seconds(candidate) * candidate.rounds
             rates = [self._rates.get(p) for p in (candidate.parameters, candidate.proposed)]
             fast += seconds
