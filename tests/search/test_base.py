@@ -128,7 +128,8 @@ def test_search_without_time_for_a_trial_is_the_plain_estimator(monkeypatch):
 
 def test_defaults_are_the_model_if_the_fit_of_the_best_candidate_times_out(monkeypatch):
     monkeypatch.setattr(SuccessiveHalving, "ranking", lambda search: search.candidates[::-1])
-    monkeypatch.setattr(base.FinalFitTimeout, "after_iteration", stop_after_three)
+    limits = iter([base.SpentTime(lambda: False), base.SpentTime(lambda: True)])
+    monkeypatch.setattr(base.Budget, "limit_final_fit", lambda budget: next(limits))
     search = PolyleafRegressorCV(time_limit=1e4, n_candidates=2, n_jobs=1)
     with pytest.warns(UserWarning, match="the defaults are the model"):
         search.fit(*REGRESSION)
@@ -431,15 +432,14 @@ def test_final_fit_is_bounded_by_n_estimators(monkeypatch):
     assert search.best_params_["n_estimators"] == 20
 
 
-def stop_after_three(timeout, model, epoch, evals_log):
-    timeout.rounds += 1
-    timeout.timed_out = timeout.rounds == 3
-    return timeout.timed_out
+def stop_after_three(limit, model, epoch, evals_log):
+    limit.was_reached = epoch == 3
+    return limit.was_reached
 
 
 def test_timed_out_final_fit_warns(monkeypatch):
     monkeypatch.setattr(SuccessiveHalving, "final_fit", lambda race, candidate: FinalFit({}, 4))
-    monkeypatch.setattr(base.FinalFitTimeout, "after_iteration", stop_after_three)
+    monkeypatch.setattr(base.SpentTime, "before_iteration", stop_after_three)
     with pytest.warns(UserWarning, match="after 3 of 4 rounds"):
         search = PolyleafRegressorCV(n_candidates=1, n_jobs=1).fit(*REGRESSION)
     assert search.best_params_["n_estimators"] == 3

@@ -16,7 +16,6 @@ from polyleaf.search.resume_log import ResumeLog
 from polyleaf.search.successive_halving import (
     JOBS_AHEAD,
     Budget,
-    FinalFitTimeout,
     SuccessiveHalving,
     TrialStopper,
     run_parallel,
@@ -157,10 +156,10 @@ def test_time_for_the_final_fit_is_reserved(monkeypatch):
 
 def test_final_fit_ends_at_the_time_limit(monkeypatch):
     clock = Clock(monkeypatch)
-    timeout = FinalFitTimeout(Budget(10.0))
-    assert not timeout.after_iteration(None, 0, {})
+    limit = Budget(10.0).limit_final_fit()
+    assert not limit.is_over() and not limit.was_reached
     clock.now += 10.0
-    assert timeout.after_iteration(None, 1, {}) and timeout.timed_out and timeout.rounds == 2
+    assert limit.is_over() and limit.was_reached
 
 
 def test_late_final_fit_has_its_reserved_time(monkeypatch):
@@ -168,11 +167,11 @@ def test_late_final_fit_has_its_reserved_time(monkeypatch):
     budget = Budget(10.0)
     budget.reserve(0.5)  # 0.6 with the margin, and 0.2 of overhead
     clock.now += 9.9
-    timeout = FinalFitTimeout(budget)
+    limit = budget.limit_final_fit()
     clock.now += 0.7  # the limit has passed
-    assert not timeout.after_iteration(None, 0, {})
+    assert not limit.is_over()
     clock.now += 0.11
-    assert timeout.after_iteration(None, 1, {}) and timeout.timed_out
+    assert limit.is_over()
 
 
 def test_clock_is_not_read_without_a_time_limit(monkeypatch):
@@ -180,7 +179,7 @@ def test_clock_is_not_read_without_a_time_limit(monkeypatch):
     monkeypatch.setattr(halving.time, "perf_counter", lambda: pytest.fail("the clock was read"))
     budget.reserve(1.0)
     assert not budget.is_spent() and not budget.is_over()
-    assert not FinalFitTimeout(budget).after_iteration(None, 0, {})
+    assert not budget.limit_final_fit().is_over()
 
 
 # --- learning rates under a time limit -----------------------------------------------------------

@@ -39,7 +39,6 @@ from polyleaf.search.resume_log import ResumeLog, describe
 from polyleaf.search.successive_halving import (
     Budget,
     FinalFit,
-    FinalFitTimeout,
     SpentTime,
     SuccessiveHalving,
     TrialStopper,
@@ -633,25 +632,22 @@ class SearchMixin(_Base):
             rounds = min(rounds, self._fixed_parameters().get("n_estimators") or rounds)
         elif self.metric is not None:  # it chooses the rounds, as in the trials
             parameters = {**parameters, "eval_metric": self.metric}
-        estimator, timeout = self._make_trial(parameters), FinalFitTimeout(final.budget)
-        limit = SpentTime(timeout.is_over)
+        estimator, limit = self._make_trial(parameters), final.budget.limit_final_fit()
         estimator.set_params(
             n_estimators=rounds, early_stopping_rounds=None, verbose=None, **settings
         )
         with nullcontext() if final.defaults is None else suppress_warnings():  # as before
-            estimator.fit(
-                **final.data.to_arguments(),
-                callbacks=[limit if rounds is None else timeout],
-                **final.eval_arguments,
-            )
+            estimator.fit(**final.data.to_arguments(), callbacks=[limit], **final.eval_arguments)
         if rounds is None:
             if limit.was_reached:
                 self._warn_time_limit("the final fit ended early")
             return estimator, {**parameters, "n_estimators": None}
-        if timeout.timed_out and timeout.rounds < rounds:
+        if limit.was_reached:
             if final.defaults is not None:
                 return final.defaults
-            self._warn_time_limit(f"the final fit ended after {timeout.rounds} of {rounds} rounds")
+            self._warn_time_limit(
+                f"the final fit ended after {estimator.n_iter_} of {rounds} rounds"
+            )
         return estimator, {**parameters, "n_estimators": estimator.n_iter_}
 
     def _fit_on_fold(self, candidate: Candidate, fold: Fold) -> PolyleafEstimator:

@@ -128,35 +128,15 @@ class Budget:
         """Return whether no second remains."""
         return self._end < math.inf and self.remaining() <= 0
 
-    def final_fit_deadline(self) -> float:
-        """Return the time at which a final fit that starts now must end.
+    def limit_final_fit(self) -> SpentTime:
+        """Return the callback that ends a final fit that starts now.
 
-        If trials took longer than planned, it still has the reserved seconds.
+        If trials took longer than planned, the final fit still has the reserved seconds.
         """
-        if self._end == math.inf:
-            return math.inf
-        return max(self._end, time.perf_counter() + self._reserved)
-
-
-class FinalFitTimeout(Callback):
-    """Stops the final fit at the end of the time limit.
-
-    `rounds`: rounds trained. `timed_out`: whether training was stopped.
-    """
-
-    def __init__(self, budget: Budget) -> None:
-        self._end = budget.final_fit_deadline()
-        self.rounds = 0
-        self.timed_out = False
-
-    def is_over(self) -> bool:
-        """Return whether the time limit has passed."""
-        return self._end < math.inf and time.perf_counter() >= self._end
-
-    def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
-        self.rounds += 1
-        self.timed_out = self.is_over()
-        return self.timed_out
+        end = self._end
+        if end < math.inf:
+            end = max(end, time.perf_counter() + self._reserved)
+        return SpentTime(lambda: end < math.inf and time.perf_counter() >= end)
 
 
 class SpentTime(TimeLimit):
