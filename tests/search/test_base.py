@@ -114,7 +114,7 @@ def test_failed_candidates_have_an_error():
 
 
 def test_tiny_time_limit_gives_a_fitted_estimator():
-    with pytest.warns(UserWarning, match="ended early"):
+    with pytest.warns(UserWarning, match="ended after 1 rounds"):
         model = PolyleafRegressorCV(time_limit=1e-3).fit(*REGRESSION)
     assert model.n_iter_ < 100 and len(model.leaderboard_) == 1
 
@@ -122,7 +122,26 @@ def test_tiny_time_limit_gives_a_fitted_estimator():
 def test_search_without_time_for_a_trial_is_the_plain_estimator(monkeypatch):
     monkeypatch.setattr(base.Budget, "is_spent", lambda budget: True)
     model = PolyleafRegressorCV(time_limit=1e4, n_jobs=1).fit(*REGRESSION)
-    assert len(model.leaderboard_) == 1 and model.best_params_ == {"n_estimators": None}
+    assert len(model.leaderboard_) == 1
+    assert model.best_params_ == {"quality": "high", "n_estimators": None}
+    assert model.cv_results_["params"] == [{"quality": "high"}]
+    plain = PolyleafRegressor(quality="high", n_jobs=1).fit(*REGRESSION)
+    assert model.model_.equals(plain.model_)
+
+
+def test_short_time_limit_keeps_the_standard_quality(monkeypatch):
+    monkeypatch.setattr(base, "HIGH_QUALITY_COST", 1e9)
+    monkeypatch.setattr(base.Budget, "is_spent", lambda budget: True)
+    model = PolyleafRegressorCV(time_limit=1e4, n_jobs=1).fit(*REGRESSION)
+    assert model.best_params_ == {"n_estimators": None}
+    assert model.model_.equals(PolyleafRegressor(n_jobs=1).fit(*REGRESSION).model_)
+
+
+def test_quality_that_is_cut_leaves_the_standard_quality(monkeypatch):
+    limits = iter([base.SpentTime(lambda: False), base.SpentTime(lambda: True)])
+    monkeypatch.setattr(base.Budget, "limit_final_fit", lambda budget: next(limits))
+    monkeypatch.setattr(base.Budget, "is_spent", lambda budget: True)
+    model = PolyleafRegressorCV(time_limit=1e4, n_jobs=1).fit(*REGRESSION)
     assert model.model_.equals(PolyleafRegressor(n_jobs=1).fit(*REGRESSION).model_)
 
 
@@ -130,11 +149,13 @@ def test_defaults_are_the_model_if_the_fit_of_the_best_candidate_times_out(monke
     monkeypatch.setattr(SuccessiveHalving, "ranking", lambda search: search.candidates[::-1])
     limits = iter([base.SpentTime(lambda: False), base.SpentTime(lambda: True)])
     monkeypatch.setattr(base.Budget, "limit_final_fit", lambda budget: next(limits))
-    search = PolyleafRegressorCV(time_limit=1e4, n_candidates=2, n_jobs=1)
+    settings = {"quality": "standard", "n_jobs": 1}
+    search = PolyleafRegressorCV(time_limit=1e4, n_candidates=2, **settings)
+    monkeypatch.setattr(base, "HIGH_QUALITY_COST", 1e9)
     with pytest.warns(UserWarning, match="the defaults are the model"):
         search.fit(*REGRESSION)
     assert search.best_params_ == {"n_estimators": None}
-    assert search.model_.equals(PolyleafRegressor(n_jobs=1).fit(*REGRESSION).model_)
+    assert search.model_.equals(PolyleafRegressor(**settings).fit(*REGRESSION).model_)
 
 
 def test_ctrl_c_in_the_fit_of_the_defaults_ends_the_search(monkeypatch):
@@ -440,7 +461,7 @@ def stop_after_three(limit, model, epoch, evals_log):
 def test_timed_out_final_fit_warns(monkeypatch):
     monkeypatch.setattr(SuccessiveHalving, "final_fit", lambda race, candidate: FinalFit({}, 4))
     monkeypatch.setattr(base.SpentTime, "before_iteration", stop_after_three)
-    with pytest.warns(UserWarning, match="after 3 of 4 rounds"):
+    with pytest.warns(UserWarning, match="after 3 rounds"):
         search = PolyleafRegressorCV(n_candidates=1, n_jobs=1).fit(*REGRESSION)
     assert search.best_params_["n_estimators"] == 3
 

@@ -16,6 +16,7 @@ from polyleaf.search.resume_log import ResumeLog
 from polyleaf.search.successive_halving import (
     JOBS_AHEAD,
     Budget,
+    FittedDefaults,
     SuccessiveHalving,
     TrialStopper,
     run_parallel,
@@ -234,8 +235,14 @@ def test_defaults_alone_are_trained_if_a_trial_takes_too_long(monkeypatch):
     assert search.final_fit(defaults) == ({}, None)
 
 
+def fitted(candidate_seconds):
+    return FittedDefaults(None, {}, candidate_seconds)
+
+
 def test_best_candidate_is_fitted_only_if_time_allows(monkeypatch):
-    simulation = Simulation(monkeypatch, 0.004, 30.0, finds_rounds=True, fit_seconds=0.5)
+    simulation = Simulation(
+        monkeypatch, 0.004, 30.0, finds_rounds=True, fitted_defaults=fitted(0.2)
+    )
     search = simulation.search
     best = search.ranking()[0]
     assert best.proposed == GOOD and search.choose_best() is best
@@ -246,8 +253,9 @@ def test_best_candidate_is_fitted_only_if_time_allows(monkeypatch):
 
 
 def test_time_for_candidates_is_left_if_the_defaults_are_fitted(monkeypatch):
-    # They took 4.5 s; a candidate is expected to take a third of it.
-    search = Simulation(monkeypatch, 0.03, 10.0, finds_rounds=True, fit_seconds=4.5).search
+    search = Simulation(
+        monkeypatch, 0.03, 10.0, finds_rounds=True, fitted_defaults=fitted(1.5)
+    ).search
     assert not search.candidates[0].timed_out and len(search.ranking()) > 1
 
 

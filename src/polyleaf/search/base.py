@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -25,7 +24,7 @@ from polyleaf.estimators._fitting import (
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.metrics import Metric
 from polyleaf.model.combine import blend_models
-from polyleaf.model.metadata import BLEND, HAS_OFFSETS, QUERY_COLUMN
+from polyleaf.model.metadata import BLEND, HAS_OFFSETS, MEMBERS, QUERY_COLUMN
 from polyleaf.objectives import Objective, objective_class
 from polyleaf.runtime.capabilities import Use, check, refuse
 from polyleaf.runtime.context import effective_threads
@@ -39,6 +38,8 @@ from polyleaf.search.resume_log import ResumeLog, describe
 from polyleaf.search.successive_halving import (
     Budget,
     FinalFit,
+    FittedCandidate,
+    FittedDefaults,
     SpentTime,
     SuccessiveHalving,
     TrialStopper,
@@ -114,6 +115,9 @@ USED_ROUNDS_SHARE = 0.95  # share of the rounds from which a candidate counts as
 MAX_PARALLEL_CELLS = 2**25
 
 _INTERRUPTED = "The search was interrupted before any trial was completed; nothing is fitted."
+DEFAULTS_COST = 3.0  # time of their fit beside the fit of a candidate, if they choose their rounds
+HIGH_QUALITY_COST = 2.5  # the same for `quality="high"` beside the defaults, at most
+_HIGH_QUALITY: Parameters = {"quality": "high"}
 _QUIET = {"early_stopping_rounds": None, "verbose": 0}
 # Parameters of the search that do not change the model of a candidate.
 _NOT_MODEL_PARAMETERS = {"callbacks", "eval_metric", "early_stopping_rounds"} | {
@@ -134,8 +138,7 @@ class FinalFitData(NamedTuple):
     eval_arguments: dict[str, Any]  # evaluation sets, and what belongs to them, of `fit`
     budget: Budget
     metric: Metric
-    # The defaults with their parameters, if they are fitted before the search.
-    defaults: tuple[PolyleafEstimator, Parameters] | None = None
+    defaults: FittedDefaults | None = None  # if they are fitted before the search
 
 
 _Base: Any = PolyleafEstimator if TYPE_CHECKING else object
@@ -246,9 +249,9 @@ class SearchMixin(_Base):
         n_parallel = self._choose_n_parallel(dataset, target)
         is_interactive = hasattr(sys, "ps1") or sys.flags.interactive
         is_verbose = is_interactive if self.verbose is None else self.verbose
-        final, fit_seconds = self._fit_defaults(
-            FinalFitData(data._replace(X=dataset), eval_arguments, budget, metric)
-        )
+        final = FinalFitData(data._replace(X=dataset), eval_arguments, budget, metric)
+        if self.time_limit is not None and self.n_estimators is None:
+            final = final._replace(defaults=self._fit_defaults(final))
         search = SuccessiveHalving(
             self._make_trainer(metric, rates, n_parallel),
             folds,
@@ -260,7 +263,7 @@ class SearchMixin(_Base):
             rates,
             n_parallel,
             self.n_estimators is None,
-            fit_seconds,
+            final.defaults,
         )
         propose = self._make_proposer(target, dataset.features is not None, seed)
         was_interrupted = self._run_search(search, propose)
@@ -343,7 +346,7 @@ class SearchMixin(_Base):
     def _finds_rounds(self, parameters: Parameters) -> bool:
         """Return whether held-out rows choose the number of rounds and the members of a candidate:
         whether it is the estimator as it is without a search."""
-        return not parameters and self.n_estimators is None
+        return parameters in ({}, _HIGH_QUALITY) and self.n_estimators is None
 
     def _max_rounds(self, parameters: Parameters) -> int:
         """Return the maximum number of rounds of a candidate's trials."""
@@ -501,7 +504,11 @@ class SearchMixin(_Base):
             if self.time_limit is None and self.n_candidates is None:
                 return iter(())
             parents = [
-                {name: value for name, value in c.proposed.items() if name != "n_estimators"}
+                {
+                    name: value
+                    for name, value in c.proposed.items()
+                    if name not in ("n_estimators", *_HIGH_QUALITY)
+                }
                 for c in ranked[:N_PARENTS]
             ]
             variations = generate_variations(parents, defaults, fixed, seed + generation - 1)
@@ -534,31 +541,41 @@ class SearchMixin(_Base):
             return True
         return False
 
-    def _fit_defaults(self, final: FinalFitData) -> tuple[FinalFitData, float | None]:
-        """Fit the defaults on all rows before a search with a time limit, so that the search takes
-        only the time that is left, and is never worse than no search for lack of time.
-
-        Returns the seconds of the fit, None without one.
+    def _fit_defaults(self, final: FinalFitData) -> FittedDefaults:
+        """Fit the defaults on all rows before a search with a time limit, so that the search is
+        never worse than no search for lack of time; with `quality="high"` if there is time for it.
         """
-        if self.time_limit is None or self.n_estimators is not None:
-            return final, None
         seconds = final.budget.remaining()
         try:
-            defaults = self._fit_final(FinalFit({}, None), final, on_interrupt="raise")
+            fitted = self._fit_on_all_rows(FinalFit({}, None), final, on_interrupt="raise")
+            seconds -= final.budget.remaining()
+            defaults = FittedDefaults(fitted, {}, seconds / DEFAULTS_COST)
+            # Without a choice of members, all qualities are the same fit.
+            is_free = "quality" not in self._fixed_parameters()
+            is_free = is_free and MEMBERS in fitted.estimator.model_.metadata
+            if is_free and HIGH_QUALITY_COST * seconds <= final.budget.remaining():
+                with suppress_warnings():
+                    high = self._fit_on_all_rows(
+                        FinalFit(_HIGH_QUALITY, None), final, on_interrupt="raise"
+                    )
+                if not high.was_cut:
+                    defaults = defaults._replace(fitted=high, parameters=_HIGH_QUALITY)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_INTERRUPTED) from None
-        return final._replace(defaults=defaults), seconds - final.budget.remaining()
+        if defaults.fitted.was_cut:
+            self._warn_cut_fit(defaults.fitted)
+        return defaults
 
     def _fit_best(self, search: SuccessiveHalving, final: FinalFitData) -> None:
         best = search.choose_best()
-        fitted, parameters = self._fit_final(search.final_fit(best), final)
-        if final.defaults is not None and fitted is final.defaults[0]:
+        fitted = self._fit_final(search.final_fit(best), final)
+        if final.defaults is not None and fitted is final.defaults.fitted:
             best = search.candidates[0]
         if best is not search.ranking()[0]:
             self._warn_time_limit(
                 "the best candidate was not fitted on all rows, and the defaults are the model"
             )
-        self._store_search(search, final, fitted, parameters)
+        self._store_search(search, final, fitted)
         self.best_score_, self.ensemble_ = final.metric.from_loss(best.loss), None
 
     def _fit_blend(self, search: SuccessiveHalving, final: FinalFitData) -> None:
@@ -572,18 +589,18 @@ class SearchMixin(_Base):
             self.ensemble or 1,
             budget.is_over,
         )
-        fitted: list[tuple[Member, PolyleafEstimator, Parameters]] = []
+        fitted: list[tuple[Member, FittedCandidate]] = []
         for member in members:
             if fitted and budget.is_over():
                 self._warn_time_limit(
                     f"only {len(fitted)} of the {len(members)} members of the blend were fitted"
                 )
                 break
-            fitted.append((member, *self._fit_final(search.final_fit(member.candidate), final)))
-        total = sum(member.weight for member, _, _ in fitted)
-        weights = [member.weight / total for member, _, _ in fitted]
-        first, models = fitted[0][1], [estimator.model_ for _, estimator, _ in fitted]
-        parameters = [member_parameters for *_, member_parameters in fitted]
+            fitted.append((member, self._fit_final(search.final_fit(member.candidate), final)))
+        total = sum(member.weight for member, _ in fitted)
+        weights = [member.weight / total for member, _ in fitted]
+        first, models = fitted[0][1], [each.estimator.model_ for _, each in fitted]
+        parameters = [each.parameters for _, each in fitted]
         self.ensemble_ = [
             {
                 "weight": w,
@@ -591,43 +608,53 @@ class SearchMixin(_Base):
                 "score": final.metric.from_loss(m.candidate.loss),
                 "params": p,
             }
-            for w, (m, _, _), p in zip(weights, fitted, parameters, strict=True)
+            for w, (m, _), p in zip(weights, fitted, parameters, strict=True)
         ]
         blend = [{"weight": w, "parameters": p} for w, p in zip(weights, parameters, strict=True)]
         model = blend_models(models, weights)
         model.metadata[BLEND] = blend
-        self._store_search(search, final, first, parameters[0])
-        self._set_model(model, first._encoding)
+        self._store_search(search, final, first)
+        self._set_model(model, first.estimator._encoding)
         self.best_score_ = final.metric.from_loss(loss)
         data = final.data.X, n_threads
         self._costs = measure_cost(models[0], *data), measure_cost(model, *data)
 
     def _store_search(
-        self,
-        search: SuccessiveHalving,
-        final: FinalFitData,
-        fitted: PolyleafEstimator,
-        parameters: Parameters,
+        self, search: SuccessiveHalving, final: FinalFitData, fitted: FittedCandidate
     ) -> None:
-        self._set_model(fitted.model_, fitted._encoding)
-        self.evals_result_ = fitted.evals_result_
-        self.evals_result_per_output_ = fitted.evals_result_per_output_
-        self.best_params_ = {**self._model_parameters(), **parameters}
+        estimator = fitted.estimator
+        self._set_model(estimator.model_, estimator._encoding)
+        self.evals_result_ = estimator.evals_result_
+        self.evals_result_per_output_ = estimator.evals_result_per_output_
+        self.best_params_ = {**self._model_parameters(), **fitted.parameters}
         self.cv_results_ = make_cv_results(search.candidates, len(search.folds), final.metric)
         self.leaderboard_ = make_leaderboard(search.candidates, final.metric)
         self._metric_name = final.metric.name
         self._greater_is_better = final.metric.prefers_greater
 
-    def _fit_final(
+    def _fit_final(self, final_fit: FinalFit, final: FinalFitData) -> FittedCandidate:
+        """Return a candidate fitted on all rows; the defaults, if they are fitted, in place of a
+        fit that the time limit has cut."""
+        defaults = final.defaults
+        if defaults is None:
+            fitted = self._fit_on_all_rows(final_fit, final)
+            if fitted.was_cut:
+                self._warn_cut_fit(fitted)
+            return fitted
+        if final_fit.rounds is None:
+            return defaults.fitted
+        with suppress_warnings():  # the fit of the defaults has warned
+            fitted = self._fit_on_all_rows(final_fit, final)
+        return defaults.fitted if fitted.was_cut else fitted
+
+    def _fit_on_all_rows(
         self, final_fit: FinalFit, final: FinalFitData, **settings: Any
-    ) -> tuple[PolyleafEstimator, Parameters]:
-        """Train a candidate on all rows; return it and its parameters, `n_estimators` included.
+    ) -> FittedCandidate:
+        """Train a candidate on all rows.
 
         `settings`: other parameters, which do not change the model.
         """
         parameters, rounds = final_fit
-        if rounds is None and final.defaults is not None:
-            return final.defaults
         if rounds is not None:
             rounds = min(rounds, self._fixed_parameters().get("n_estimators") or rounds)
         elif self.metric is not None:  # it chooses the rounds, as in the trials
@@ -636,19 +663,11 @@ class SearchMixin(_Base):
         estimator.set_params(
             n_estimators=rounds, early_stopping_rounds=None, verbose=None, **settings
         )
-        with nullcontext() if final.defaults is None else suppress_warnings():  # as before
-            estimator.fit(**final.data.to_arguments(), callbacks=[limit], **final.eval_arguments)
-        if rounds is None:
-            if limit.was_reached:
-                self._warn_time_limit("the final fit ended early")
-            return estimator, {**parameters, "n_estimators": None}
-        if limit.was_reached:
-            if final.defaults is not None:
-                return final.defaults
-            self._warn_time_limit(
-                f"the final fit ended after {estimator.n_iter_} of {rounds} rounds"
-            )
-        return estimator, {**parameters, "n_estimators": estimator.n_iter_}
+        estimator.fit(**final.data.to_arguments(), callbacks=[limit], **final.eval_arguments)
+        n_estimators = None if rounds is None else estimator.n_iter_
+        return FittedCandidate(
+            estimator, {**parameters, "n_estimators": n_estimators}, limit.was_reached
+        )
 
     def _fit_on_fold(self, candidate: Candidate, fold: Fold) -> PolyleafEstimator:
         """Train a candidate on a fold with its best number of rounds."""
@@ -658,6 +677,9 @@ class SearchMixin(_Base):
         return estimator.fit(**fold.train.to_arguments())
 
     # --- messages --------------------------------------------------------------------------------
+
+    def _warn_cut_fit(self, fitted: FittedCandidate) -> None:
+        self._warn_time_limit(f"the final fit ended after {fitted.estimator.n_iter_} rounds")
 
     def _warn_time_limit(self, what: str) -> None:
         warn_user(f"time_limit={self.time_limit} was too short: {what}. Increase time_limit.")

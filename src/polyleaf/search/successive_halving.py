@@ -43,8 +43,6 @@ OVERHEAD_SHARE, MAX_OVERHEAD_SECONDS = 0.02, 0.5
 # Share of the time limit for the defaults on the first fold, unless they are fitted on all rows
 # before. If it is not enough, only the defaults are trained, on all rows, in the remaining time.
 FIRST_TRIAL_SHARE = 1 / 3
-# Time of the defaults beside one of the candidates that they compare, if they choose their rounds.
-DEFAULTS_COST = 3.0
 # Share of the remaining time within which the first generation has to be trained on the first
 # fold: otherwise its learning rates are raised to that of the defaults.
 GENERATION_SHARE = 0.6
@@ -226,6 +224,29 @@ class FinalFit(NamedTuple):
     rounds: int | None
 
 
+class FittedCandidate(NamedTuple):
+    """A candidate fitted on all rows.
+
+    `parameters`: of the fit, `n_estimators` included. `was_cut`: whether the time limit ended it.
+    """
+
+    estimator: PolyleafEstimator
+    parameters: Parameters
+    was_cut: bool
+
+
+class FittedDefaults(NamedTuple):
+    """The defaults fitted on all rows before a search.
+
+    `parameters`: of the trials that compare them with other candidates. `candidate_seconds`:
+    estimated time of the fit of a candidate.
+    """
+
+    fitted: FittedCandidate
+    parameters: Parameters
+    candidate_seconds: float
+
+
 class SuccessiveHalving:
     """Search over candidates: after every fold the better half goes on to the next fold.
 
@@ -248,8 +269,8 @@ class SuccessiveHalving:
         Trials that run in parallel. Without a time limit results do not depend on it.
     finds_rounds : bool
         Whether held-out rows choose the number of rounds of the defaults, and their members.
-    fit_seconds : float, optional
-        Seconds of the fit of the defaults on all rows, if it came before the search.
+    fitted_defaults : FittedDefaults, optional
+        If they were fitted before the search.
     """
 
     def __init__(
@@ -264,7 +285,7 @@ class SuccessiveHalving:
         rates: LearningRates,
         n_parallel: int = 1,
         finds_rounds: bool = False,
-        fit_seconds: float | None = None,
+        fitted_defaults: FittedDefaults | None = None,
     ) -> None:
         self._train = train
         self.folds = folds
@@ -275,7 +296,7 @@ class SuccessiveHalving:
         self._report = report
         self._rates = rates
         self._finds_rounds = finds_rounds
-        self._fit_seconds = fit_seconds
+        self._fitted_defaults = fitted_defaults
         self._trial_rate = 0.0  # trials have at least this learning rate
         self._n_parallel = n_parallel
         self.candidates: list[Candidate] = []
@@ -296,7 +317,7 @@ class SuccessiveHalving:
         `propose(ranked, generation)` yields parameters: those of the first generation, then
         endlessly children of the candidates, which are ranked best first.
         """
-        if self._fit_seconds is not None:
+        if self._fitted_defaults is not None:
             self._budget.reserve(self._estimate_final_fits())
         if self._budget.seconds < math.inf and not self._train_defaults(list(propose([], 0))):
             return
@@ -314,13 +335,18 @@ class SuccessiveHalving:
 
         False if no time is left for other trials.
         """
-        defaults = Candidate(0, {}, "portfolio", {})
+        parameters = {} if self._fitted_defaults is None else self._fitted_defaults.parameters
+        defaults = Candidate(0, parameters, "portfolio", parameters)
         if not self._evaluate([defaults], 0):
             return False
+        seconds = (
+            defaults.seconds
+            if self._fitted_defaults is None
+            else self._fitted_defaults.candidate_seconds
+        )
         # Trials with half the learning rate take twice as long.
         slowdowns = [self._rates.default / self._rates.get(parameters) for parameters in portfolio]
-        seconds = defaults.seconds * sum(slowdowns) / min(self._n_parallel, len(portfolio))
-        seconds /= DEFAULTS_COST if self._finds_rounds else 1.0
+        seconds *= sum(slowdowns) / min(self._n_parallel, len(portfolio))
         if self._rates.is_free and seconds > GENERATION_SHARE * self._budget.remaining():
             self._trial_rate = self._rates.default
         return True
@@ -330,6 +356,7 @@ class SuccessiveHalving:
         size = self._max_candidates - len(self.candidates)
         size = size if generation == 0 else min(size, GENERATION_SIZE)
         tried = [candidate.parameters for candidate in self.candidates]
+        tried += [{}] if tried else []  # the defaults are the first candidate, whatever it changes
         new: list[Candidate] = []
         # All neighbours may have been tried: give up after some proposals.
         for proposed in islice(proposals, 50 * GENERATION_SIZE):
@@ -337,7 +364,8 @@ class SuccessiveHalving:
             if parameters not in tried:
                 tried.append(parameters)
                 origin = "variation" if generation else "portfolio"
-                new.append(Candidate(len(tried) - 1, parameters, origin, proposed))
+                number = len(self.candidates) + len(new)
+                new.append(Candidate(number, parameters, origin, proposed))
             if len(new) >= size or (generation and self._budget.is_spent()):
                 break
         return new
@@ -358,7 +386,7 @@ class SuccessiveHalving:
     def choose_best(self) -> Candidate:
         """Return the best candidate that is fitted on all rows, or that there is time to fit."""
         ranked, seconds = self.ranking(), self._budget.remaining()
-        if self._fit_seconds is None:
+        if self._fitted_defaults is None:
             return ranked[0]
         return next(
             candidate
@@ -478,10 +506,10 @@ class SuccessiveHalving:
     def _estimate_final_fits(self) -> float:
         """Return the seconds to reserve for fitting the best candidates on all rows."""
         ranked = self.ranking()
-        if self._fit_seconds is not None:  # only the others have to be fitted
+        if self._fitted_defaults is not None:  # only the others have to be fitted
             ranked = [candidate for candidate in ranked if candidate.number > 0]
             if not ranked:
-                return self._fit_seconds / DEFAULTS_COST
+                return self._fitted_defaults.candidate_seconds
         fast = slow = 0.0
         for candidate in ranked[: self._n_members]:
             seconds = self.round_seconds(candidate) * candidate.rounds
