@@ -689,13 +689,14 @@ class SearchParameters:
     """Hyperparameter search."""
 
     time_limit: float | None = parameter(default=None, interval="(0, inf)", common=True)
-    """Time limit of `fit` in seconds, including the final fit on all rows. The result then depends
+    """Time limit of `fit` in seconds, including the final fit on all rows. The estimator as it is
+    without a search is fitted first, with `quality="high"` if time allows. The result then depends
     on the speed of the machine; set `n_candidates` for a reproducible search."""
 
     n_candidates: int | None = parameter(default=None, interval="[1, inf)", common=True)
     """Maximum number of configurations: first the portfolio, then variations of the best ones. The
-    estimator as it is without a search is always the first, with `quality="standard"`. None: the
-    portfolio only, or as many as `time_limit` allows."""
+    estimator as it is without a search is always the first. None: the portfolio only, or as many as
+    `time_limit` allows."""
 
     cv: object = parameter(default=None, common=True)
     """Cross-validation: the number of folds, drawn at random, stratified by class or by `groups`; a
