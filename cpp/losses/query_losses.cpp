@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
@@ -16,6 +18,9 @@ namespace {
 
 // Added to differences of scores, so that equal scores do not divide by 0.
 constexpr float kScoreMargin = 0.01f;
+
+// Up to so many documents, ranks are counted, since this is faster than to sort them.
+constexpr int64_t kCountedRanks = 256;
 
 void check_input(const QueryInput& input) {
   if (input.n_goals < 1 || input.n_outputs < 1)
@@ -62,56 +67,55 @@ struct Documents {
   int32_t* position;  // in the query
 };
 
-// Memory of one thread.
+// Memory of one thread: arrays with an entry for each document of a query.
 class Scratch {
  public:
   explicit Scratch(int64_t n)
-      : n_(n),
-        floats_(static_cast<size_t>(n * kFloats)),
-        doubles_(static_cast<size_t>(n * kDoubles)),
-        keys_(static_cast<size_t>(n)),
-        ties_(static_cast<size_t>(n)),
-        position_(static_cast<size_t>(n)),
-        sorted_(static_cast<size_t>(n)),
-        group_(static_cast<size_t>(n)) {}
+      : n_(n + kQueryPadding),
+        floats_(static_cast<size_t>(n_ * kFloats)),
+        doubles_(static_cast<size_t>(n_ * kDoubles)),
+        integers_(static_cast<size_t>(n_ * kIntegers)),
+        keys_(static_cast<size_t>(n_)),
+        ties_(static_cast<size_t>(n_)),
+        runs_(static_cast<size_t>(n_)) {}
 
+  enum {
+    kScore,
+    kTarget,
+    kWeight,
+    kG,
+    kH,
+    kAll,
+    kSumG,
+    kSumH,
+    kPower,
+    kCount,
+    kBelow,
+    kNoisy,
+    kFloats
+  };
+  enum { kGradient, kHessian, kPairG, kPairH, kDiscount, kDoubles };
+  // documents by descending score; the group of each; working memory
+  enum { kPosition, kSorted, kGroup, kRank, kOrder, kCandidates, kIntegers };
   float* floats(int i) { return floats_.data() + i * n_; }
   double* doubles(int i) { return doubles_.data() + i * n_; }
-  int32_t* position() { return position_.data(); }
-  int32_t* sorted() { return sorted_.data(); }  // documents of the query by descending score
-  int32_t* group() { return group_.data(); }    // group of each sorted document
+  int32_t* integers(int i) { return integers_.data() + i * n_; }
   uint64_t* keys() { return keys_.data(); }
   struct Tie {
     uint64_t key;
     int32_t position;
   };
   Tie* ties() { return ties_.data(); }
-
-  static constexpr int kFloats = 12, kDoubles = 6;
+  PairRun* runs() { return runs_.data(); }
 
  private:
   int64_t n_;
   std::vector<float> floats_;
   std::vector<double> doubles_;
+  std::vector<int32_t> integers_;
   std::vector<uint64_t> keys_;
   std::vector<Tie> ties_;
-  std::vector<int32_t> position_, sorted_, group_;
-};
-
-// Floats of a Scratch.
-enum {
-  kScore,
-  kTarget,
-  kWeight,
-  kG,
-  kH,
-  kAll,
-  kSumG,
-  kSumH,
-  kGroupScore,
-  kGroupGain,
-  kGroupCount,
-  kGroupWeight
+  std::vector<PairRun> runs_;
 };
 
 // Weight of document i of a query for a goal.
@@ -120,14 +124,24 @@ float read_weight(const QueryInput& input, int64_t row, int64_t goal) {
   return input.weight[row * input.weight_columns + (input.weight_columns == 1 ? 0 : goal)];
 }
 
-// Sort the documents of a query by descending score (kAll of the scratch).
-void sort_scores(int64_t n, Scratch& scratch) {
-  const float* score = scratch.floats(kAll);
+// Find the first `n_first` of n documents, or more, in the order of descending scores; of equal
+// ones, the first document is first.
+void find_order(const float* score, int64_t n, int64_t n_first, Scratch& scratch, int32_t* order) {
+  if (n <= kCountedRanks) {
+    int32_t* rank = scratch.integers(Scratch::kRank);
+    POLYLEAF_SELECT(query_kernels).find_ranks(score, n, rank);
+    for (int64_t i = 0; i < n; ++i) order[rank[i]] = static_cast<int32_t>(i);
+    return;
+  }
   uint64_t* keys = scratch.keys();
   for (int64_t i = 0; i < n; ++i)
     keys[i] = static_cast<uint64_t>(~order_bits(score[i])) << 32 | static_cast<uint64_t>(i);
-  std::sort(keys, keys + n);
-  for (int64_t i = 0; i < n; ++i) scratch.sorted()[i] = static_cast<int32_t>(keys[i]);
+  n_first = std::min(n_first, n);
+  if (n_first < n)
+    std::partial_sort(keys, keys + n_first, keys + n);
+  else
+    std::sort(keys, keys + n);
+  for (int64_t i = 0; i < n_first; ++i) order[i] = static_cast<int32_t>(keys[i]);
 }
 
 // Call f(query, output, goal, documents, thread) for the rated documents of every query that has a
@@ -144,25 +158,26 @@ void visit_documents(const QueryInput& input, bool sorts, const Context& context
     const int32_t* rows = input.rows + input.begin[query];
     const int64_t n = input.begin[query + 1] - input.begin[query];
     for (int64_t output = 0; output < input.n_outputs; ++output) {
-      float* all = scratch.floats(kAll);
+      float* all = scratch.floats(Scratch::kAll);
+      const int32_t* sorted = scratch.integers(Scratch::kSorted);
       for (int64_t i = 0; i < n; ++i) all[i] = input.raw[rows[i] * input.n_outputs + output];
-      if (sorts) sort_scores(n, scratch);
-      std::fill_n(scratch.floats(kSumG), n, 0.0f);
-      std::fill_n(scratch.floats(kSumH), n, 0.0f);
+      if (sorts) find_order(all, n, n, scratch, scratch.integers(Scratch::kSorted));
+      std::fill_n(scratch.floats(Scratch::kSumG), n, 0.0f);
+      std::fill_n(scratch.floats(Scratch::kSumH), n, 0.0f);
       for (int64_t goal = 0; goal < input.n_goals; ++goal) {
         float factor = output == goal ? 1.0f : 0.0f;
         if (input.goal_weight != nullptr) factor = input.goal_weight[output * input.n_goals + goal];
         const double scale = input.scale[query * input.n_goals + goal];
         if (factor == 0.0f || scale == 0.0) continue;
         Documents documents{0,
-                            scratch.floats(kScore),
-                            scratch.floats(kTarget),
-                            scratch.floats(kWeight),
-                            scratch.floats(kG),
-                            scratch.floats(kH),
-                            scratch.position()};
+                            scratch.floats(Scratch::kScore),
+                            scratch.floats(Scratch::kTarget),
+                            scratch.floats(Scratch::kWeight),
+                            scratch.floats(Scratch::kG),
+                            scratch.floats(Scratch::kH),
+                            scratch.integers(Scratch::kPosition)};
         for (int64_t at = 0; at < n; ++at) {
-          const int32_t i = sorts ? scratch.sorted()[at] : static_cast<int32_t>(at);
+          const int32_t i = sorts ? sorted[at] : static_cast<int32_t>(at);
           const float weight = read_weight(input, rows[i], goal);
           if (weight == 0.0f) continue;
           documents.score[documents.n] = all[i];
@@ -185,8 +200,8 @@ void compute_derivatives(const QueryInput& input, bool sorts, float* g, float* h
       input, sorts, context,
       [&](int64_t, int64_t, float factor, double scale, Documents& documents, Scratch& scratch) {
         f(scale, documents, scratch);
-        float* sum_g = scratch.floats(kSumG);
-        float* sum_h = scratch.floats(kSumH);
+        float* sum_g = scratch.floats(Scratch::kSumG);
+        float* sum_h = scratch.floats(Scratch::kSumH);
         for (int64_t i = 0; i < documents.n; ++i) {
           sum_g[documents.position[i]] += factor * documents.g[i];
           sum_h[documents.position[i]] += factor * documents.h[i];
@@ -194,8 +209,8 @@ void compute_derivatives(const QueryInput& input, bool sorts, float* g, float* h
       },
       [&](int64_t, int64_t output, const int32_t* rows, int64_t n, Scratch& scratch) {
         for (int64_t i = 0; i < n; ++i) {
-          g[rows[i] * input.n_outputs + output] = scratch.floats(kSumG)[i];
-          h[rows[i] * input.n_outputs + output] = scratch.floats(kSumH)[i];
+          g[rows[i] * input.n_outputs + output] = scratch.floats(Scratch::kSumG)[i];
+          h[rows[i] * input.n_outputs + output] = scratch.floats(Scratch::kSumH)[i];
         }
       });
 }
@@ -241,9 +256,14 @@ struct Run {
 
 // Ranks from 0: the run has those from `begin` to `end`.
 Run discount_run(const PairOptions& options, int64_t begin, int64_t end) {
+  const double* sums = options.discount_sums;
+  if (end - begin == 1) {  // as below, without divisions
+    const double discount = sums[end] - sums[begin];
+    if (begin >= options.truncation) return {0.0, 0.0, 0.0, discount, 0.0};
+    return {discount, discount, 1.0, discount, 0.0};
+  }
   const double n = static_cast<double>(end - begin);
   const int64_t inside = std::min(end, std::max(begin, options.truncation));
-  const double* sums = options.discount_sums;
   Run run;
   run.above_better = run.above_worse = (sums[inside] - sums[begin]) / n;
   run.share = static_cast<double>(inside - begin) / n;
@@ -252,7 +272,7 @@ Run discount_run(const PairOptions& options, int64_t begin, int64_t end) {
   for (int64_t rank = begin; rank < std::min(inside, end - 1); ++rank)
     run.within +=
         options.discount[rank] * static_cast<double>(end - 1 - rank) - (sums[end] - sums[rank + 1]);
-  if (end - begin > 1) run.within /= 0.5 * n * (n - 1.0);
+  run.within /= 0.5 * n * (n - 1.0);
   return run;
 }
 
@@ -316,101 +336,92 @@ void sort_ties(Documents& documents, Scratch& scratch) {
   }
 }
 
-// Pairs of the documents of a query: groups of equal score and gain, and runs of equal score.
+// Pairs of the documents of a query: groups of equal score, gain and weight, and runs of equal
+// score.
 class Pairs {
  public:
-  Pairs(const PairOptions& options, Documents& documents, Scratch& scratch)
-      : options_(options), scratch_(scratch) {
+  // The documents become the groups.
+  Pairs(const PairOptions& options, double scale, Documents& documents, Scratch& scratch)
+      : scratch_(scratch), n_documents_(documents.n) {
     sort_ties(documents, scratch);
-    make_groups(documents);
+    make_groups(options, documents);
+    settings_.scale = static_cast<float>(scale);
+    settings_.largest_difference = options.largest_difference;
+    const bool normalises = options.normalise && n_runs_ > 1;
+    settings_.margin = normalises ? kScoreMargin : 1.0f;
+    settings_.slope = normalises ? 1.0f : 0.0f;
+    settings_.normalise = options.normalise;
   }
 
-  // Call f(row, first group, last group + 1) for all pairs that count: those of a group with the
-  // groups of its run, then with those below.
-  template <class F>
-  void visit(double scale, F&& f) {
-    const bool has_one_score = runs_.size() == 1;
-    const bool normalises = options_.normalise && !has_one_score;
-    PairRow row;
-    row.scale = static_cast<float>(scale);
-    row.largest_difference = options_.largest_difference;
-    row.margin = normalises ? kScoreMargin : 1.0f;
-    row.slope = normalises ? 1.0f : 0.0f;
-    int64_t first = 0;
-    for (size_t r = 0; r < runs_.size() && first_rank_[r] < options_.truncation; ++r) {
-      const Run& run = runs_[r];
-      for (int64_t group = first; group < end_group_[r]; ++group) {
-        row.group = group;
-        row.above_better = row.above_worse = run.within;
-        row.share = 0.0;
-        f(row, group + 1, end_group_[r]);
-        row.above_better = run.above_better;
-        row.above_worse = run.above_worse;
-        row.share = run.share;
-        f(row, end_group_[r], n_groups_);
-      }
-      first = end_group_[r];
-    }
+  int64_t n_documents() const { return n_documents_; }
+  int32_t group(int64_t document) const { return scratch_.integers(Scratch::kGroup)[document]; }
+  const PairSettings& settings() const { return settings_; }
+  std::span<const PairRun> upper_runs() const {
+    return {scratch_.runs(), static_cast<size_t>(n_upper_runs_)};
   }
 
-  int64_t n_groups() const { return n_groups_; }
-
-  DocumentGroups groups() {
-    return {
-        scratch_.floats(kGroupScore),  scratch_.floats(kGroupGain), scratch_.floats(kGroupCount),
-        scratch_.floats(kGroupWeight), scratch_.doubles(0),         scratch_.doubles(1),
-        scratch_.doubles(2),           scratch_.doubles(3),         scratch_.doubles(4)};
+  DocumentGroups groups() const {
+    return {n_groups_,
+            scratch_.floats(Scratch::kScore),
+            scratch_.floats(Scratch::kPower),
+            scratch_.floats(Scratch::kTarget),
+            scratch_.floats(Scratch::kCount),
+            scratch_.floats(Scratch::kWeight),
+            scratch_.floats(Scratch::kBelow),
+            scratch_.floats(Scratch::kG),
+            scratch_.floats(Scratch::kH)};
   }
 
  private:
-  void make_groups(const Documents& documents) {
-    const DocumentGroups group = groups();
-    float* score = scratch_.floats(kGroupScore);
-    float* gain = scratch_.floats(kGroupGain);
-    float* count = scratch_.floats(kGroupCount);
-    float* weight = scratch_.floats(kGroupWeight);
-    double* below = scratch_.doubles(0);
+  void make_groups(const PairOptions& options, Documents& documents) {
+    float* count = scratch_.floats(Scratch::kCount);
+    float* below = scratch_.floats(Scratch::kBelow);
+    int32_t* group = scratch_.integers(Scratch::kGroup);
     RanksAbove above;
     for (int64_t begin = 0, end; begin < documents.n; begin = end) {
       const int64_t first_group = n_groups_;
+      const float score = documents.score[begin];
       double n_relevant = 0.0;
-      for (end = begin; end < documents.n && documents.score[end] == documents.score[begin];) {
+      for (end = begin; end < documents.n && documents.score[end] == score;) {
         const int64_t first = end;
-        double total = 0.0;
-        for (; end < documents.n && documents.score[end] == documents.score[begin] &&
-               documents.target[end] == documents.target[first];
-             ++end) {
-          total += documents.weight[end];
-          scratch_.group()[end] = static_cast<int32_t>(n_groups_);
-        }
-        score[n_groups_] = documents.score[first];
-        gain[n_groups_] = documents.target[first];
+        const float gain = documents.target[first], weight = documents.weight[first];
+        for (; end < documents.n && documents.score[end] == score &&
+               documents.target[end] == gain && documents.weight[end] == weight;
+             ++end)
+          group[end] = static_cast<int32_t>(n_groups_);
         count[n_groups_] = static_cast<float>(end - first);
-        weight[n_groups_] = static_cast<float>(total);
-        if (gain[n_groups_] > 0.0f) n_relevant += static_cast<double>(end - first);
+        if (gain > 0.0f) n_relevant += static_cast<double>(end - first);
+        documents.score[n_groups_] = score;
+        documents.target[n_groups_] = gain;
+        documents.weight[n_groups_] = weight;
         ++n_groups_;
       }
       Run run{1.0, 1.0, 0.0, 0.0, 1.0};
-      if (options_.measure == PairMeasure::kNdcg) run = discount_run(options_, begin, end);
-      if (options_.measure == PairMeasure::kMap)
-        run = precision_run(options_, begin, end, n_relevant, above);
-      for (int64_t i = first_group; i < n_groups_; ++i) below[i] = run.below;
-      runs_.push_back(run);
-      first_rank_.push_back(begin);
-      end_group_.push_back(n_groups_);
+      if (options.measure == PairMeasure::kNdcg) run = discount_run(options, begin, end);
+      if (options.measure == PairMeasure::kMap)
+        run = precision_run(options, begin, end, n_relevant, above);
+      std::fill(below + first_group, below + n_groups_, static_cast<float>(run.below));
+      const float within = static_cast<float>(run.within);
+      scratch_.runs()[n_runs_++] = {
+          n_groups_,
+          {within, within, 0.0f},
+          {static_cast<float>(run.above_better), static_cast<float>(run.above_worse),
+           static_cast<float>(run.share)}};
+      if (begin < options.truncation) n_upper_runs_ = n_runs_;
     }
-    for (double* sums : {group.better, group.worse, group.better_hessian, group.worse_hessian})
-      std::fill_n(sums, n_groups_, 0.0);
+    documents.n = n_groups_;
   }
 
-  const PairOptions& options_;
   Scratch& scratch_;
-  int64_t n_groups_ = 0;
-  std::vector<Run> runs_;
-  std::vector<int64_t> first_rank_, end_group_;  // of each run
+  PairSettings settings_;
+  int64_t n_documents_, n_groups_ = 0, n_runs_ = 0, n_upper_runs_ = 0;
 };
 
 // --- neighbours in random orders ---
+
+// How many documents more than are needed the threshold of a random order leaves, so that seldom
+// too few remain.
+constexpr int64_t kMoreCandidates = 16;
 
 // The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 uint64_t mix(uint64_t x) {
@@ -419,42 +430,39 @@ uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Call f(better, worse, weight of the pair without that of its documents, e) for the neighbours; e
-// is e^-|difference of scores|.
+// Call f(first ranks of a random order, number of pairs) for the orders.
 template <class F>
-void visit_neighbours(const NeighbourOptions& options, Documents& documents, Scratch& scratch,
-                      F&& f) {
+void visit_orders(const NeighbourOptions& options, Documents& documents, Scratch& scratch, F&& f) {
   sort_ties(documents, scratch);
   uint64_t state = static_cast<uint64_t>(documents.n);
   for (int64_t i = 0; i < documents.n; ++i)
     state = mix(state ^ (static_cast<uint64_t>(order_bits(documents.score[i])) << 32 |
                          order_bits(documents.target[i])));
-  uint64_t* keys = scratch.keys();
-  const int64_t n_pairs = std::min(documents.n - 1, options.truncation);
-  for (int64_t order = 0; order < options.n_orders; ++order) {
-    for (int64_t i = 0; i < documents.n; ++i) {
-      state += 0x9e3779b97f4a7c15u;
-      const float noise = options.noise[mix(state) >> (64 - kNoiseBits)];
-      keys[i] = static_cast<uint64_t>(~order_bits(documents.score[i] + noise)) << 32 |
-                static_cast<uint64_t>(i);
+  const int64_t n = documents.n, n_pairs = std::min(n - 1, options.truncation);
+  float* noisy = scratch.floats(Scratch::kNoisy);
+  int32_t* order = scratch.integers(Scratch::kOrder);
+  int32_t* candidates = scratch.integers(Scratch::kCandidates);
+  constexpr float kAll = -std::numeric_limits<float>::infinity();
+  float threshold = kAll;
+  for (int64_t number = 0; number < options.n_orders; ++number) {
+    POLYLEAF_SELECT(query_kernels).add_noise(documents.score, options.noise, state, noisy, n);
+    state += static_cast<uint64_t>(n) * kNoiseStep;
+    // Few documents are above the threshold of another order, and the first ranks are among them.
+    int64_t n_candidates = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      candidates[n_candidates] = static_cast<int32_t>(i);
+      n_candidates += noisy[i] >= threshold;
     }
-    if (n_pairs + 1 < documents.n)
-      std::partial_sort(keys, keys + n_pairs + 1, keys + documents.n);
-    else
-      std::sort(keys, keys + documents.n);
-    float* differences = documents.g;
-    float* e = documents.h;
-    for (int64_t rank = 0; rank < n_pairs; ++rank)
-      differences[rank] = -std::abs(documents.score[static_cast<int32_t>(keys[rank])] -
-                                    documents.score[static_cast<int32_t>(keys[rank + 1])]);
-    POLYLEAF_SELECT(query_kernels).exponentials(differences, 0.0f, e, n_pairs);
-    for (int64_t rank = 0; rank < n_pairs; ++rank) {
-      int64_t better = static_cast<int32_t>(keys[rank]);
-      int64_t worse = static_cast<int32_t>(keys[rank + 1]);
-      if (documents.target[better] < documents.target[worse]) std::swap(better, worse);
-      const double gained = static_cast<double>(documents.target[better]) - documents.target[worse];
-      if (gained > 0.0) f(better, worse, options.discount[rank] * gained, e[rank]);
+    if (n_candidates > n_pairs && n_candidates < n) {
+      for (int64_t i = 0; i < n_candidates; ++i) noisy[i] = noisy[candidates[i]];
+      find_order(noisy, n_candidates, n_pairs + 1, scratch, order);
+      for (int64_t rank = 0; rank <= n_pairs; ++rank) order[rank] = candidates[order[rank]];
+    } else {
+      const int64_t n_first = n_pairs + kMoreCandidates;
+      find_order(noisy, n, n_first, scratch, order);
+      threshold = n_first < n ? noisy[order[n_first - 1]] : kAll;
     }
+    f(order, n_pairs);
   }
 }
 
@@ -462,23 +470,37 @@ void visit_neighbours(const NeighbourOptions& options, Documents& documents, Scr
 
 void neighbour_derivatives(const QueryInput& input, const NeighbourOptions& options, float* g,
                            float* h, const Context& context) {
+  const QueryKernels& kernels = POLYLEAF_SELECT(query_kernels);
   compute_derivatives(
       input, true, g, h, context, [&](double scale, Documents& documents, Scratch& scratch) {
-        double* gradient = scratch.doubles(0);
-        double* hessian = scratch.doubles(1);
+        double* gradient = scratch.doubles(Scratch::kGradient);
+        double* hessian = scratch.doubles(Scratch::kHessian);
+        double* pair_g = scratch.doubles(Scratch::kPairG);
+        double* pair_h = scratch.doubles(Scratch::kPairH);
+        double* discount = scratch.doubles(Scratch::kDiscount);
+        float* score = scratch.floats(Scratch::kPower);
+        float* target = documents.g;
+        float* weight = documents.h;
         std::fill_n(gradient, documents.n, 0.0);
         std::fill_n(hessian, documents.n, 0.0);
-        const auto add = [&](int64_t i, int64_t j, double size, double e) {
-          const double inverse = 1.0 / (1.0 + e), weight = scale * size * documents.weight[i];
-          const bool is_right = documents.score[i] > documents.score[j];
-          const double pair_gradient = weight * (is_right ? e * inverse : inverse);
-          const double pair_hessian = weight * (e * inverse * inverse);
-          gradient[i] -= pair_gradient;
-          gradient[j] += pair_gradient;
-          hessian[i] += pair_hessian;
-          hessian[j] += pair_hessian;
-        };
-        visit_neighbours(options, documents, scratch, add);
+        std::copy_n(options.discount, std::min(documents.n, options.truncation), discount);
+        visit_orders(options, documents, scratch, [&](const int32_t* order, int64_t n_pairs) {
+          for (int64_t rank = 0; rank <= n_pairs; ++rank) {
+            score[rank] = documents.score[order[rank]];
+            target[rank] = documents.target[order[rank]];
+            weight[rank] = documents.weight[order[rank]];
+          }
+          kernels.pair_neighbours(score, target, weight, discount, scale, pair_g, pair_h, n_pairs);
+          double above_g = 0.0, above_h = 0.0;
+          pair_g[n_pairs] = pair_h[n_pairs] = 0.0;
+          for (int64_t rank = 0; rank <= n_pairs; ++rank) {
+            const int32_t i = order[rank];
+            gradient[i] = (gradient[i] - above_g) + pair_g[rank];
+            hessian[i] = (hessian[i] + above_h) + pair_h[rank];
+            above_g = pair_g[rank];
+            above_h = pair_h[rank];
+          }
+        });
         for (int64_t begin = 0, end; begin < documents.n; begin = end) {
           double sum_g = 0.0, sum_h = 0.0;
           for (end = begin; end < documents.n && documents.score[end] == documents.score[begin] &&
@@ -498,15 +520,19 @@ void neighbour_derivatives(const QueryInput& input, const NeighbourOptions& opti
 
 void neighbour_losses(const QueryInput& input, const NeighbourOptions& options, double* losses,
                       const Context& context) {
+  const QueryKernels& kernels = POLYLEAF_SELECT(query_kernels);
   compute_losses(
       input, true, losses, context,
       [&](double scale, Documents& documents, Scratch& scratch, std::vector<double>& terms) {
-        const auto add = [&](int64_t i, int64_t j, double size, double e) {
-          const double shortfall =
-              std::max(static_cast<double>(documents.score[j]) - documents.score[i], 0.0);
-          terms.push_back(scale * size * documents.weight[i] * (shortfall + rounded_log1p(e)));
-        };
-        visit_neighbours(options, documents, scratch, add);
+        visit_orders(options, documents, scratch, [&](const int32_t* order, int64_t n_pairs) {
+          for (int64_t rank = 0; rank < n_pairs; ++rank) {
+            int32_t i = order[rank], j = order[rank + 1];
+            if (documents.target[i] < documents.target[j]) std::swap(i, j);
+            const double gained = static_cast<double>(documents.target[i]) - documents.target[j];
+            terms.push_back(scale * options.discount[rank] * gained * documents.weight[i] *
+                            kernels.softplus(documents.score[j] - documents.score[i]));
+          }
+        });
       });
 }
 
@@ -542,51 +568,50 @@ void pair_derivatives(const QueryInput& input, const PairOptions& options, float
   const QueryKernels& kernels = POLYLEAF_SELECT(query_kernels);
   compute_derivatives(
       input, true, g, h, context, [&](double scale, Documents& documents, Scratch& scratch) {
-        Pairs pairs(options, documents, scratch);
+        const Pairs pairs(options, scale, documents, scratch);
         const DocumentGroups groups = pairs.groups();
-        double sum = 0.0;
-        pairs.visit(scale, [&](const PairRow& row, int64_t begin, int64_t end) {
-          sum += kernels.add_pairs(row, groups, begin, end);
-        });
-        double factor = 1.0;
-        if (options.normalise && sum > 0.0)
-          factor = rounded_log1p(2.0 * sum) / (rounded_log(2.0) * (2.0 * sum));
-        for (int64_t i = 0; i < documents.n; ++i) {
-          const int32_t group = scratch.group()[i];
-          const double weight = documents.weight[i];
-          const double gradient = groups.worse[group] - weight * groups.better[group];
-          const double hessian =
-              groups.worse_hessian[group] + weight * groups.better_hessian[group];
-          documents.g[i] = static_cast<float>(factor * gradient);
-          documents.h[i] = std::max(static_cast<float>(factor * hessian), kMinHessian);
+        const auto runs = pairs.upper_runs();
+        kernels.exponentials(groups.score, groups.score[0], scratch.floats(Scratch::kPower),
+                             groups.n);
+        std::fill_n(groups.gradient, groups.n, 0.0f);
+        std::fill_n(groups.hessian, groups.n, 0.0f);
+        kernels.add_pairs(pairs.settings(), groups, runs.data(), static_cast<int64_t>(runs.size()));
+        documents.n = pairs.n_documents();
+        // From the last one, since a group is not after its documents.
+        for (int64_t i = documents.n - 1; i >= 0; --i) {
+          const int32_t group = pairs.group(i);
+          documents.g[i] = groups.gradient[group];
+          documents.h[i] = std::max(groups.hessian[group], kMinHessian);
         }
       });
 }
 
 void pair_losses(const QueryInput& input, const PairOptions& options, double* losses,
                  const Context& context) {
+  const QueryKernels& kernels = POLYLEAF_SELECT(query_kernels);
   compute_losses(
       input, true, losses, context,
       [&](double scale, Documents& documents, Scratch& scratch, std::vector<double>& terms) {
-        Pairs pairs(options, documents, scratch);
+        const Pairs pairs(options, scale, documents, scratch);
         const DocumentGroups groups = pairs.groups();
-        pairs.visit(scale, [&](const PairRow& row, int64_t begin, int64_t end) {
-          for (int64_t j = begin; j < end; ++j) {
-            const int64_t i = row.group;
-            const double gained = static_cast<double>(groups.gain[i]) - groups.gain[j];
-            if (gained == 0.0) continue;
-            const bool is_better = gained > 0.0;
-            const double change =
-                (is_better ? row.above_better : row.above_worse) - row.share * groups.below[j];
-            const double difference = static_cast<double>(groups.score[i]) - groups.score[j];
-            const double size =
-                scale * change * std::min<double>(std::abs(gained), row.largest_difference) *
-                (is_better ? static_cast<double>(groups.weight[i]) * groups.count[j]
-                           : static_cast<double>(groups.weight[j]) * groups.count[i]);
-            const double shortfall = is_better ? 0.0 : difference;
-            terms.push_back(size * (shortfall + rounded_log1p(rounded_exp(-difference))));
-          }
-        });
+        int64_t i = 0;
+        for (const PairRun& run : pairs.upper_runs())
+          for (; i < run.end; ++i)
+            for (int64_t j = i + 1; j < groups.n; ++j) {
+              const double gained = static_cast<double>(groups.gain[i]) - groups.gain[j];
+              if (gained == 0.0) continue;
+              const bool is_better = gained > 0.0;
+              const PairChange& change = j < run.end ? run.within : run.outside;
+              const double changed =
+                  static_cast<double>(is_better ? change.above_better : change.above_worse) -
+                  static_cast<double>(change.share) * groups.below[j];
+              const float difference = groups.score[i] - groups.score[j];
+              const double size =
+                  scale * changed *
+                  std::min<double>(std::abs(gained), pairs.settings().largest_difference) *
+                  groups.weight[is_better ? i : j] * groups.count[i] * groups.count[j];
+              terms.push_back(size * kernels.softplus(is_better ? -difference : difference));
+            }
       });
 }
 

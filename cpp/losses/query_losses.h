@@ -87,35 +87,61 @@ void pair_losses(const QueryInput& input, const PairOptions& options, double* lo
 
 // Kernels, compiled once per instruction set.
 
-// Documents with the same score and gain, in the order of descending scores: arrays with an entry
-// for each such group.
+// Kernels read, and write, so many entries after the last one of their arrays. What these hold does
+// not matter, but it must be finite.
+constexpr int kQueryPadding = 32;
+
+// Documents with the same score, gain and weight, in the order of descending scores: arrays with an
+// entry for each such group.
 struct DocumentGroups {
+  int64_t n;
   const float* score;
+  const float* power;  // e^(score - the largest one)
   const float* gain;
   const float* count;   // number of documents
-  const float* weight;  // sum of their weights
-  const double* below;  // see PairRow
-  // Sums over pairs, of magnitudes: `better` is to be multiplied by the weight of a document.
-  double* better;
-  double* worse;
-  double* better_hessian;
-  double* worse_hessian;
+  const float* weight;  // of one document
+  const float* below;   // see PairChange
+  float* gradient;      // of one document; pairs are added
+  float* hessian;
 };
-// The upper group of pairs: the change of the measure is above - share * below of the lower group,
-// with another `above` if the lower one has the greater gain.
-struct PairRow {
-  int64_t group;
-  double above_better, above_worse, share;
+// The change of the measure, for an upper and a lower group: above - share * below of the lower
+// group, with another `above` if the lower group has the greater gain.
+struct PairChange {
+  float above_better, above_worse, share;
+};
+// Groups of equal score, up to `end`: their pairs with each other, and with those below.
+struct PairRun {
+  int64_t end;
+  PairChange within, outside;
+};
+struct PairSettings {
   float scale, largest_difference;
   float margin, slope;  // the weight is divided by margin + slope * difference of scores
+  // Multiply the sums by log2(1 + s) / s, s the sum of the magnitudes of the gradients without
+  // weights.
+  bool normalise;
 };
+
+// Added to the state of random numbers for each number.
+constexpr uint64_t kNoiseStep = 0x9e3779b97f4a7c15u;
 
 struct QueryKernels {
   // out = e^(score - largest), and return their sum, exact for the values as it rounds them.
   double (*exponentials)(const float* score, float largest, float* out, int64_t n);
-  // Add the pairs of group row.group with the groups from `begin` to `end`; return the sum of the
-  // magnitudes of their gradients, times the numbers of documents.
-  double (*add_pairs)(const PairRow& row, const DocumentGroups& groups, int64_t begin, int64_t end);
+  // Return ln(1 + e^x).
+  float (*softplus)(float x);
+  // Add the pairs whose upper group is in one of the runs.
+  void (*add_pairs)(const PairSettings& settings, const DocumentGroups& groups, const PairRun* runs,
+                    int64_t n_runs);
+  // Rank from 0 of each score, the largest first; of equal scores, the first one is first. Takes
+  // time that is quadratic in n.
+  void (*find_ranks)(const float* score, int64_t n, int32_t* rank);
+  // out = score + random noise; the state after them is state + n * kNoiseStep.
+  void (*add_noise)(const float* score, const float* noise, uint64_t state, float* out, int64_t n);
+  // Derivatives of the pairs of documents i and i + 1 for document i; those for document i + 1 are
+  // the negative gradient and the same Hessian.
+  void (*pair_neighbours)(const float* score, const float* target, const float* weight,
+                          const double* discount, double scale, double* g, double* h, int64_t n);
 };
 POLYLEAF_DECLARE_KERNELS(QueryKernels, query_kernels)
 

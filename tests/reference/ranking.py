@@ -22,6 +22,12 @@ def exp(x):
     return _core._exp(np.asarray(x, F32).reshape(-1)).reshape(np.shape(x))
 
 
+def log1p(x):
+    """Return ln(1 + x) of a float32 x >= 0 as the kernels compute it."""
+    total = F32(1) + x
+    return _core._log(np.array([total]))[0] + (x - (total - F32(1))) / total
+
+
 def derivatives(raw, query, target, weight, scale, goal_weights, compute):
     """Return g and h, float32 (n, m), of all queries.
 
@@ -107,13 +113,15 @@ def pairs(score, target, weight, scale, measure, truncation, largest_difference,
     score, target, weight = score[order] + F32(0), target[order], weight[order]
     n = len(order)
     is_new_run = np.concatenate([[True], score[1:] != score[:-1]])
-    is_new_group = is_new_run | np.concatenate([[True], target[1:] != target[:-1]])
+    is_new_group = is_new_run | np.concatenate(
+        [[True], (target[1:] != target[:-1]) | (weight[1:] != weight[:-1])]
+    )
     group = np.cumsum(is_new_group) - 1
     first = np.flatnonzero(is_new_group)
     n_groups = len(first)
-    s, gain = score[first], target[first]
+    s, gain, weight = score[first], target[first], weight[first]
     count = np.bincount(group).astype(F32)
-    total = np.bincount(group, weight.astype(np.float64)).astype(F32)
+    power = exp(s - s[0])
 
     run_begin = [*np.flatnonzero(is_new_run), n]
     run_of_group = (np.cumsum(is_new_run) - 1)[first]
@@ -127,49 +135,49 @@ def pairs(score, target, weight, scale, measure, truncation, largest_difference,
             terms.append(run_terms)
         else:
             terms.append((1.0, 1.0, 0.0, 0.0, 1.0))
-    below = np.array([terms[r][3] for r in run_of_group])
+    terms = np.array(terms).astype(F32)
+    below = terms[run_of_group, 3]
 
     divides = normalise and len(terms) > 1
     margin, slope = (SCORE_MARGIN, F32(1)) if divides else (F32(1), F32(0))
-    better, worse = np.zeros(n_groups), np.zeros(n_groups)
-    better_h, worse_h = np.zeros(n_groups), np.zeros(n_groups)
-    all_sizes = 0.0
+    gradient, hessian = np.zeros(n_groups, F32), np.zeros(n_groups, F32)
+    magnitudes = np.zeros(LANES, F32)
 
     def add(i, lower, above_better, above_worse, share):
-        """Add the pairs of group i with the groups `lower`, in the order of the kernel."""
-        nonlocal all_sizes
+        """Return the lanes of sums for group i of its pairs with the groups `lower`."""
         is_better = gain[i] > gain[lower]
         change = np.where(is_better, above_better, above_worse) - share * below[lower]
-        difference = s[i] - s[lower]
-        e = exp(-difference)
-        inverse = F32(1) / (F32(1) + e)
+        inverse = F32(1) / (power[i] + power[lower])
+        own, other = power[i] * inverse, power[lower] * inverse
+        wrong = np.where(is_better, other, own)
         gained = np.minimum(np.abs(gain[i] - gain[lower]), F32(largest_difference))
-        size = gained * (change.astype(F32) * F32(scale)) / (margin + slope * difference)
-        g = size * (np.where(is_better, e, F32(1)) * inverse)
-        h = size * ((e * inverse) * inverse)
-        for x, to_better, to_worse in ((g, better, worse), (h, better_h, worse_h)):
-            to_better[lower] += np.where(is_better, 0.0, (x * count[i]).astype(np.float64))
-            to_worse[lower] += np.where(is_better, (x * total[i]).astype(np.float64), 0.0)
-            to_better[i] += sum_lanes(np.where(is_better, x * count[lower], F32(0)))
-            to_worse[i] += sum_lanes(np.where(is_better, F32(0), x * total[lower]))
-        all_sizes += sum_lanes((g * count[i]) * count[lower])
+        size = gained * (change * F32(scale)) / (margin + slope * (s[i] - s[lower]))
+        add_lanes(magnitudes, (size * wrong) * (count[i] * count[lower]))
+        size = size * np.where(is_better, weight[i], weight[lower])
+        h = size * (own * other)
+        g = np.where(is_better, -(size * wrong), size * wrong)
+        add_lanes(sums[0], g * count[lower])
+        add_lanes(sums[1], h * count[lower])
+        gradient[lower] -= g * count[i]
+        hessian[lower] += h * count[i]
 
     for i in range(n_groups):
         r = run_of_group[i]
         if run_begin[r] >= truncation:
             break
         in_run, others = np.flatnonzero(run_of_group == r), np.flatnonzero(run_of_group > r)
-        within = terms[r][4]
-        add(i, in_run[in_run > i], within, within, 0.0)
-        add(i, others, terms[r][0], terms[r][1], terms[r][2])
+        sums = np.zeros((2, LANES), F32)
+        add(i, in_run[in_run > i], terms[r, 4], terms[r, 4], F32(0))
+        add(i, others, *terms[r, :3])
+        gradient[i] += fold(sums[0])
+        hessian[i] += fold(sums[1])
 
-    factor = 1.0
-    if normalise and all_sizes > 0:
-        factor = _core.log1p(2.0 * all_sizes) / (_core.log(2.0) * (2.0 * all_sizes))
-    own = weight.astype(np.float64)
+    total = F32(2) * fold(magnitudes)
+    if normalise and total > 0:
+        factor = log1p(total) / (F32(np.log(2)) * total)
+        gradient, hessian = gradient * factor, hessian * factor
     g, h = np.zeros(n, F32), np.zeros(n, F32)
-    g[order] = factor * (worse[group] - own * better[group])
-    h[order] = factor * (worse_h[group] + own * better_h[group])
+    g[order], h[order] = gradient[group], hessian[group]
     return g, np.maximum(h, LEAST_HESSIAN)
 
 
@@ -227,15 +235,18 @@ def order_bits(values):
     return [int(b) for b in np.where(bits >> 31, ~bits, bits | np.uint32(1 << 31))]
 
 
-def sum_lanes(values):
-    """Sum in 16 partial sums, then these in order."""
-    lanes = np.zeros(LANES)
+def add_lanes(lanes, values):
+    """Add values, float32, to the lanes one after the other."""
     for i, value in enumerate(values):
-        lanes[i % LANES] += float(value)
-    total = 0.0
-    for part in lanes:
-        total += part
-    return total
+        lanes[i % LANES] += value
+
+
+def fold(lanes):
+    """Sum the lanes by halves."""
+    while len(lanes) > 1:
+        half = len(lanes) // 2
+        lanes = lanes[:half] + lanes[half:]
+    return lanes[0]
 
 
 def position_step(g, h, position, rate, reg_lambda, bias, position_lambda):

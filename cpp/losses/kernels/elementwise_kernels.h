@@ -91,7 +91,8 @@ struct LogCosh {
     // ln cosh s = s - ln 2 + ln(1 + e^-2s), and s^2 / 2 - s^4 / 12 + s^6 / 45 - ... near 0
     const double s = double(size), x = s * s;
     const double near = x * (0.5 - x * (1.0 / 12.0 - x * (1.0 / 45.0 - x * (17.0 / 2520.0))));
-    const double far = s - 0.69314718055994531 + double(log1p_unit(exp_saturating(-2.0f * size)));
+    const double far =
+        s - 0.69314718055994531 + double(log1p_positive(exp_saturating(-2.0f * size)));
     return double(delta) * double(delta) * (size < kSmallRatio ? near : far);
   }
 };
@@ -167,7 +168,7 @@ struct Logistic {
     return {ny * p - sy * not_p, max((ny + sy) * (larger * smaller), kMinHessian)};
   }
   double loss(float z, float y, float positive) const {
-    const double rest = double(log1p_unit(exp_saturating(-magnitude(z))));
+    const double rest = double(log1p_positive(exp_saturating(-magnitude(z))));
     const double minus_log_p = (z < 0 ? -double(z) : 0.0) + rest,
                  minus_log_not_p = (z < 0 ? 0.0 : double(z)) + rest;
     return double(positive) * double(y) * minus_log_p + (1.0 - double(y)) * minus_log_not_p;
@@ -185,7 +186,7 @@ struct Focal {
   Derivative derivative(float z, float y, float positive) const {
     const float margin = y > 0.5f ? z : -z;
     const float e = exp_saturating(-magnitude(z));
-    const float larger = 1.0f / (1.0f + e), smaller = e * larger, rest = log1p_unit(e);
+    const float larger = 1.0f / (1.0f + e), smaller = e * larger, rest = log1p_positive(e);
     const float q = margin < 0 ? larger : smaller;
     const float minus_log_q = margin < 0 ? rest : rest + margin;
     // -(1 - q) / q * ln(1 - q)
@@ -197,7 +198,7 @@ struct Focal {
   }
   double loss(float z, float y, float positive) const {
     const float margin = y > 0.5f ? z : -z;
-    const double rest = double(log1p_unit(exp_saturating(-magnitude(z))));
+    const double rest = double(log1p_positive(exp_saturating(-magnitude(z))));
     const double minus_log_p = (margin < 0 ? -double(margin) : 0.0) + rest;
     const double minus_log_q = (margin < 0 ? 0.0 : double(margin)) + rest;
     const double factor = double(exp_saturating(-gamma * float(minus_log_q)));

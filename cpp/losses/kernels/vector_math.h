@@ -84,9 +84,9 @@ inline float log_normal(float x) {
   return n * 0.693359375f + (t + (low - 0.5f * t2));
 }
 
-// ln(1 + x) for 0 <= x <= 1. The rounding error of 1 + x is corrected to first order, so that small
+// ln(1 + x) for x >= 0. The rounding error of 1 + x is corrected to first order, so that small
 // x keep their digits: confident predictions have losses of 1e-10, which must not become zero.
-inline float log1p_unit(float x) {
+inline float log1p_positive(float x) {
   const float sum = 1.0f + x;
   return log_normal(sum) + (x - (sum - 1.0f)) / sum;
 }
