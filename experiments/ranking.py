@@ -429,5 +429,5 @@ PAPER = Paper(
             ours=OURS,
         ),
     ),
-    golden=("xendcg", "lambdarank", "pairwise"),
+    golden=("xendcg", "lambdarank", "pairwise", "yetirank"),
 )

@@ -132,6 +132,7 @@ CITIES = pd.DataFrame(rng.random((900, 3))).assign(city=[f"c{i % 300}" for i in 
 CITIES.columns = ["a", "b", "c", "city"]
 CITY_Y = rng.random((900, 3))
 RELEVANCE = np.digitize(Y, [-0.5, 0.5]).astype(float)
+QUERY, POSITION = np.arange(60) // 6, np.arange(60) % 6
 WITH_GAPS = np.where(Y > 1, np.nan, Y)
 SHARES = LABELS / np.maximum(LABELS.sum(axis=1, keepdims=True), 1)
 SHARES[LABELS.sum(axis=1) == 0] = 1 / 3
@@ -171,11 +172,18 @@ RECIPES = {
     "output_groups": Recipe({"output_groups": 2}),
     "auto_output_groups": Recipe({"output_groups": "auto"}),
     "tasks": Recipe(estimator=PolyleafMultiTask),
-    "ranking": Recipe(estimator=PolyleafRanker, y=RELEVANCE, fit={"qid": np.arange(60) // 6}),
+    "ranking": Recipe(estimator=PolyleafRanker, y=RELEVANCE, fit={"qid": QUERY}),
     "positions": Recipe(
+        estimator=PolyleafRanker, y=RELEVANCE, fit={"qid": QUERY, "positions": POSITION}
+    ),
+    "position_lambda": Recipe(
+        {"position_lambda": 0.1},
         estimator=PolyleafRanker,
         y=RELEVANCE,
-        fit={"qid": np.arange(60) // 6, "positions": np.arange(60) % 6},
+        fit={"qid": QUERY, "positions": POSITION},
+    ),
+    "no_positions": Recipe(
+        estimator=PolyleafRanker, y=RELEVANCE, fit={"qid": QUERY, "positions": None}
     ),
     "intervals": Recipe(),
     "blend": Recipe(),

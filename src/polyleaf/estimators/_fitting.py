@@ -255,6 +255,8 @@ def start_run(
         X=data.X,
         weight=rows.weight,
         offset=rows.offset,
+        # A model that goes on has its biases.
+        has_positions=None if old_model is not None else rows.positions is not None,
         has_sparse_y=is_sparse(rows.target),
     )
     run = TrainingRun(settings, objective, target, seeds)

@@ -256,11 +256,6 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
         ranks: Communicator = SINGLE_PROCESS,
     ) -> Target:
         if old_model is None:
-            if self.position_lambda > 0 and rows.positions is None:
-                raise ValueError(
-                    f"position_lambda={self.position_lambda!r} has no effect without positions: "
-                    "pass positions to fit, or leave position_lambda out."
-                )
             return encode_regression(
                 rows, missing=self.missing_targets, normalize=None, ranks=ranks
             )

@@ -62,6 +62,7 @@ class Use:
     evaluated: Any = None  # the same of the evaluation sets
     weight: Any = None  # weights of the rows of X as the user passed them
     offset: Any = None
+    has_positions: bool | None = None
     target: Any = None  # encoded y
     has_sparse_y: bool = False
     members: Any = None  # members of the model in training
@@ -184,6 +185,16 @@ def _find_ranking(use: Use) -> str | None:
     kinds = getattr(use.objective or getattr(use.model, "objective", None), "target_kinds", ())
     is_ranker = hasattr(type(use.parameters), "goal_weights")
     return "ranking" if is_ranker or "relevance" in kinds else None
+
+
+@_of("position_lambda")
+def _find_position_lambda(use: Use) -> str | None:
+    penalty = use.get("position_lambda")
+    return f"position_lambda={penalty!r}" if penalty > 0 else None
+
+
+def _find_no_positions(use: Use) -> str | None:
+    return "no positions" if use.has_positions is False else None
 
 
 @_of("leaf", "split_search")
@@ -646,6 +657,15 @@ FEATURES = {
         },
     ),
     "positions": Feature("Position bias of clicks (`positions`)", _never, {}),
+    "position_lambda": Feature(
+        "Penalty of position bias (`position_lambda`)",
+        _find_position_lambda,
+        {
+            "no_positions": "{this} has no effect without positions: pass positions to fit, or "
+            "leave position_lambda out."
+        },
+    ),
+    "no_positions": Feature("Fits without `positions`", _find_no_positions, {}),
     "intervals": Feature(
         "Intervals, sets, distributions and probabilities (`predict_interval` and the like)",
         _never,
