@@ -77,6 +77,7 @@ def test_one_model_of_all_windows(library, as_numpy):
     expected = fit_by_hand(X, Y, first).predict(last)
     np.testing.assert_array_equal(forecast.reshape(3, HORIZON), expected)
     views = found.models_["PolyleafRegressor"].values()
+    assert next(iter(views)).feature_importances_.shape == (LAGS,)
     assert len({id(view.model) for view in views}) == 1 and len(views) == HORIZON
     part = found.predict(2, ids=["s1"])["PolyleafRegressor"].to_numpy()
     np.testing.assert_array_equal(part, expected[1, :2])
@@ -137,7 +138,6 @@ def test_other_models_are_trained_as_before():
     forecast = found.fit(frame, max_horizon=HORIZON).predict(HORIZON)
     assert list(forecast.columns[2:]) == ["m", "tree"]
     np.testing.assert_array_equal(forecast["tree"], plain["tree"])
-    assert found.fit(frame).predict(2).shape == (6, 4)  # recursive
 
 
 @pytest.mark.parametrize("refit", [True, False])
@@ -202,9 +202,77 @@ def test_prediction_intervals_are_those_of_the_same_model():
 
 
 def test_several_levels_need_one_model_of_all_steps():
-    levels = {"objective": "quantile", "quantile_alpha": [0.1, 0.9]}
+    frame, levels = make_series().drop(columns="price"), {"quantile_alpha": [0.1, 0.9]}
+    found = make(PolyleafRegressor(**SMALL, **levels, objective="quantile"))
     with pytest.raises(ValueError, match=r"quantile_alpha=\[0.1, 0.9\]: .* need max_horizon"):
-        make(PolyleafRegressor(**SMALL, **levels)).fit(make_series().drop(columns="price"))
+        found.fit(frame)
+    intervals = mlforecast.utils.PredictionIntervals(n_windows=2, h=HORIZON)
+    with pytest.raises(ValueError, match=r"quantile_alpha=.*intervals of its own: leave"):
+        found.fit(frame, max_horizon=HORIZON, prediction_intervals=intervals)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_levels_of_distributions_and_quantiles(library):
+    frame = make_series().drop(columns="price")
+    X, Y, first, last = make_windows(frame.assign(price=0.0))
+    alpha = {"objective": "quantile", "quantile_alpha": [0.1, 0.5, 0.9]}
+    models = {
+        "q": PolyleafRegressor(**SMALL, **alpha),
+        "n": PolyleafRegressor(**SMALL, objective="normal"),
+    }
+    found = make(models, library)
+    frame = frame if library == "pandas" else pl.from_pandas(frame)
+    forecast = found.fit(frame, max_horizon=HORIZON).predict(HORIZON, level=[80])
+    bounds = [f"{name}-{side}-80" for name in "qn" for side in ("lo", "hi")]
+    assert list(forecast.columns[2:]) == ["q_q0.1", "q_q0.5", "q_q0.9", "n", *bounds]
+    np.testing.assert_array_equal(forecast["q-hi-80"], forecast["q_q0.9"])
+    expected = fit_by_hand(X, Y, first, objective="normal").predict_dist(last)
+    lower = forecast["n-lo-80"].to_numpy().reshape(3, HORIZON)
+    np.testing.assert_allclose(lower, expected.ppf(0.1), rtol=1e-9)
+    assert list(found.models_) == ["q_q0.1", "q_q0.5", "q_q0.9", "n"]
+    with pytest.raises(ValueError, match=r"no quantile of level 0.05"):
+        found.predict(HORIZON, level=[90])
+
+
+def test_levels_of_other_models_need_prediction_intervals():
+    frame = make_series().drop(columns="price")
+    models = {"m": PolyleafRegressor(**SMALL), "n": PolyleafRegressor(**SMALL, objective="normal")}
+    found = make(models).fit(frame, max_horizon=HORIZON)
+    with pytest.warns(UserWarning, match="passing a proper value to prediction intervals"):
+        forecast = found.predict(HORIZON, level=[80, 95])
+    bounds = ["n-lo-95", "n-lo-80", "n-hi-80", "n-hi-95"]
+    assert list(forecast.columns[2:]) == ["m", "n", *bounds]
+
+
+@pytest.mark.filterwarnings("ignore:The following series were dropped")
+@pytest.mark.parametrize("max_horizon", [HORIZON, None])
+@pytest.mark.parametrize("library", ["pandas", "polars", "numpy"])
+def test_short_series_keep_their_level(library, max_horizon):
+    """The lags before the first value repeat it."""
+    frame = make_series().drop(columns="price")
+    frame.loc[frame["unique_id"] == "s0", "y"] -= 60.0
+    short = frame[:3].assign(unique_id="z", y=[101.0, 102.0, 103.0])
+    whole = np.append(np.full(LAGS - 3, 101.0), short["y"])
+    long = pd.DataFrame({"unique_id": "z", "ds": DATES[:LAGS], "y": whole})
+    given = pd.concat([frame, short], ignore_index=True)
+    as_numpy = library == "numpy"
+    library = "pandas" if as_numpy else library
+    given, long = (part if library == "pandas" else pl.from_pandas(part) for part in (given, long))
+    found = make({"m": PolyleafRegressor(**SMALL)}, library)
+    found.fit(given, max_horizon=max_horizon, as_numpy=as_numpy)
+    forecast = found.predict(HORIZON, ids=["z"])["m"].to_numpy()
+    np.testing.assert_array_equal(forecast, found.predict(HORIZON, new_df=long)["m"].to_numpy())
+    assert abs(forecast - 103).max() < 15
+
+
+def test_recursive_models_start_from_a_linear_model():
+    frame = make_series().drop(columns="price")
+    X, Y, first, last = make_windows(frame.assign(price=0.0))
+    found = make({"m": PolyleafRegressor(**SMALL), "t": DecisionTreeRegressor(random_state=0)})
+    forecast = found.fit(frame).predict(2)
+    expected = fit_by_hand(X, Y[:, 0], first).predict(last)
+    np.testing.assert_array_equal(forecast["m"].to_numpy()[::2], expected)
+    assert list(forecast.columns[2:]) == ["m", "t"] and found.models["m"].init is None
 
 
 @pytest.mark.parametrize(
@@ -221,6 +289,13 @@ def test_what_needs_one_model_per_horizon(options, match):
     known = {} if "horizons" in options else {"max_horizon": HORIZON}
     with pytest.raises(ValueError, match=match):
         make(models).fit(make_series(), static_features=[], **known | options)
+
+
+@pytest.mark.filterwarnings("ignore:The following series were dropped")
+def test_series_shorter_than_the_lags_are_named():
+    short = make_series(1).head(LAGS).drop(columns="price")
+    with pytest.raises(ValueError, match=r"has a value 1 steps after.*lags. Take fewer lags"):
+        make({"m": PolyleafRegressor(**SMALL)}).fit(short, max_horizon=HORIZON)
 
 
 def test_series_shorter_than_the_horizon_are_named():

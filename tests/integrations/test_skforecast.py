@@ -155,8 +155,58 @@ def test_other_estimators_raise():
         ForecasterDirect(Ridge(), steps=2, lags=3)
 
 
-def test_several_levels_are_refused():
-    levels = {"objective": "quantile", "quantile_alpha": [0.1, 0.9]}
+@pytest.mark.parametrize("transformer", [None, StandardScaler()])
+def test_quantiles_and_intervals_of_the_model(transformer):
+    y, exog = make_data()
+    X, Y, last = make_windows(y, exog)
+    columns = [LAGS + 1 + 2 * step for step in range(STEPS)]
+    distribution = PolyleafRegressor(**SMALL, objective="normal")
+    found = ForecasterDirect(distribution, steps=STEPS, lags=LAGS, transformer_y=transformer)
+    found.fit(y, exog[:N])
+    quantiles = found.predict_quantiles(exog=exog[N:], quantiles=[0.1, 0.5])
+    bounds = found.predict_interval(exog=exog[N:], interval=[0.1, 0.9])
+    assert bounds.columns.tolist() == ["pred", "lower_bound", "upper_bound"]
+    assert quantiles.columns.tolist() == ["q_0.1", "q_0.5"]
+    np.testing.assert_array_equal(bounds["lower_bound"], quantiles["q_0.1"])
+    np.testing.assert_array_equal(bounds["pred"], found.predict(exog=exog[N:]))
+    if transformer is None:
+        model = fit_by_hand(X, Y, objective="normal", categorical_features=columns)
+        expected = model.predict_dist(last).ppf(0.9)[0]
+        np.testing.assert_allclose(bounds["upper_bound"], expected, rtol=1e-9)
+    narrower = found.predict_interval(steps=2, exog=exog[N:], interval=0.5)
+    assert len(narrower) == 2
+    assert (narrower["upper_bound"] < bounds["upper_bound"][:2]).all()
+    with pytest.raises(ValueError, match="quantiles"):
+        found.predict_interval(exog=exog[N:], interval=[10, 90])
+
+
+def test_levels_of_quantiles():
+    y, _ = make_data()
+    X, Y, last = make_windows(y)
+    levels = {"objective": "quantile", "quantile_alpha": [0.1, 0.5, 0.9]}
     found = ForecasterDirect(PolyleafRegressor(**SMALL, **levels), steps=STEPS, lags=LAGS)
-    with pytest.raises(ValueError, match=r"quantile_alpha=.* one forecast per step"):
-        found.fit(make_data()[0])
+    found.fit(y, store_in_sample_residuals=True)
+    expected = fit_by_hand(X, Y, **levels).predict(last).reshape(STEPS, 3)
+    np.testing.assert_array_equal(found.predict(), expected[:, 1])
+    np.testing.assert_array_equal(found.predict_interval(interval=0.8), expected[:, [1, 0, 2]])
+    with pytest.raises(ValueError, match=r"no quantile of level 0.2: use"):
+        found.predict_quantiles(quantiles=[0.2])
+    widths = found.predict_interval(method="conformal", interval=0.8).diff(axis=1)
+    assert (widths["lower_bound"] < 0).all()
+
+
+def test_backtests_have_intervals_of_the_model():
+    y, _ = make_data()
+    found = ForecasterDirect(PolyleafRegressor(**SMALL, objective="normal"), STEPS, lags=LAGS)
+    fold = TimeSeriesFold(steps=STEPS, initial_train_size=N - 8)
+    options = {"interval": [0.1, 0.9], "show_progress": False}
+    _, forecasts = backtesting_forecaster(found, y, fold, "mean_absolute_error", **options)
+    assert (forecasts["lower_bound"] < forecasts["upper_bound"]).all()
+
+
+def test_quantiles_of_differences_are_none_of_the_series():
+    found = make(differentiation=1)
+    found.set_params({"objective": "normal"})
+    found.fit(make_data()[0])
+    with pytest.raises(ValueError, match=r"differentiation: .*predict_interval\(method"):
+        found.predict_interval(interval=0.8)

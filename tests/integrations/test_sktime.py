@@ -103,6 +103,15 @@ def test_checks_of_sktime():
     assert results
 
 
+@pytest.mark.filterwarnings("error:A column-vector y was passed")
+def test_one_step():
+    found = MultioutputTabularRegressionForecaster(
+        PolyleafRegressor(objective="normal", n_estimators=10, n_jobs=1), LAGS
+    )
+    bounds = found.fit(pd.Series(VALUES, HOURS), fh=[1]).predict_interval(coverage=0.8)
+    assert (bounds.iloc[:, 0] < found.predict()).all() and bounds.shape == (1, 2)
+
+
 def test_missing_values_at_the_end_are_features():
     y = pd.Series(VALUES, HOURS, name="load")
     y.iloc[-1] = np.nan

@@ -6,7 +6,8 @@ It requires mlforecast (extra ``polyleaf[mlforecast]``).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Self
 
 import narwhals as nw
@@ -14,7 +15,13 @@ import numpy as np
 from sklearn.base import clone
 
 from polyleaf.estimators import PolyleafRegressor
-from polyleaf.integrations._output_view import OutputView, SharedModel, use_linear_model
+from polyleaf.integrations._output_view import (
+    OutputView,
+    SharedModel,
+    has_quantiles,
+    predict_quantile,
+    use_linear_model,
+)
 from polyleaf.runtime.optional_packages import optional_package
 from polyleaf.runtime.types import StrPath
 
@@ -38,7 +45,11 @@ class MLForecast(mlforecast.MLForecast):
     use the features of the first step, as training does. Columns that change with time get further
     columns, with their values of the later steps ("price_h2" is the price of the second); steps
     after the last row of `X_df` repeat its values. Several levels of `objective="quantile"` are
-    forecast in columns of their own, such as "PolyleafRegressor_q0.9".
+    forecast in columns of their own, such as "PolyleafRegressor_q0.9". Models of several levels or
+    of a distribution (`objective="normal"`) have intervals without `prediction_intervals`:
+    `predict(24, level=[80])`. Lags that a short series does not have repeat its first value.
+
+    Without `max_horizon` each step is forecast from the one before, by a model of one step.
 
     Parameters
     ----------
@@ -76,7 +87,7 @@ class MLForecast(mlforecast.MLForecast):
             `horizon_features` are not available.
         """
         is_ours = [isinstance(model, PolyleafRegressor) for model in self.models.values()]
-        _check_levels(self.models.values(), options.get("max_horizon"))
+        _check_levels(self.models.values(), options)
         outer_columns = self._later_columns
         if outer_columns:  # prediction intervals cross-validate the frame that has them already
             df = nw.from_native(df, eager_only=True).drop(outer_columns).to_native()
@@ -96,10 +107,18 @@ class MLForecast(mlforecast.MLForecast):
             self._later_columns, self._frame = outer_columns, None
         return self
 
-    def preprocess(self, df: object, *args: object, **options: object) -> Any:
+    def preprocess(self, df: object, *args: object, **options: Any) -> Any:
         """Add features to `df`; `args` and `options` are as in mlforecast."""
-        self._frame = super().preprocess(df, *args, **options)
-        return self._frame
+        if not options.get("return_X_y"):
+            self._frame = super().preprocess(df, *args, **options)
+            return self._frame
+        # The frame has the times of the rows, which X and y do not have.
+        as_numpy = bool(options.get("as_numpy"))
+        own = options | {"return_X_y": False, "as_numpy": False}
+        self._frame = super().preprocess(df, *args, **own)
+        self.ts.as_numpy = as_numpy
+        X, y = self._extract_X_y(self._frame, self.ts.target_col, self.ts.weight_col)
+        return (X.to_numpy() if as_numpy else X), y
 
     def fit_models(
         self,
@@ -112,8 +131,10 @@ class MLForecast(mlforecast.MLForecast):
         `models_fit_kwargs`."""
         models, options = self.models, models_fit_kwargs or {}
         ours = [name for name, model in models.items() if isinstance(model, PolyleafRegressor)]
-        if generator_factory is None or not ours:
+        if not ours:
             return super().fit_models(X, y, models_fit_kwargs, generator_factory)
+        if generator_factory is None:
+            return self._fit_recursive(X, y, ours, options)
         if self.ts._horizons != list(range(self.ts.max_horizon)):
             raise ValueError(
                 "horizons selects some models, but a Polyleaf model is for all: use max_horizon."
@@ -132,6 +153,25 @@ class MLForecast(mlforecast.MLForecast):
                 self.models_[name] = trained[name]
         return self
 
+    def _fit_recursive(
+        self, X: Any, y: object, ours: Sequence[str], options: dict[str, dict[str, object]]
+    ) -> Self:
+        """Train models of the next step."""
+        models = self.models
+        options = options | {name: dict(options.get(name) or {}) for name in ours}
+        is_whole = self._frame is not None and len(self._frame) == len(X)
+        try:
+            self.models = dict(models)
+            for name in ours:
+                self.models[name] = model = clone(models[name])
+                use_linear_model(model)
+                if is_whole:
+                    options[name].setdefault("time", self._frame[self.ts.time_col].to_numpy())
+            X = self._fill_lags(X) if len(ours) == len(models) else X
+            return super().fit_models(X, y, options)
+        finally:
+            self.models = models
+
     def _fit_one(self, name: str, options: dict[str, Any]) -> dict[str, dict[int, OutputView]]:
         """Fit a model to all horizons; return views of its outputs by name and horizon."""
         ts, frame = self.ts, self._frame
@@ -140,16 +180,17 @@ class MLForecast(mlforecast.MLForecast):
         is_unknown = np.isnan(Y.astype(float)).all(axis=0)
         if is_unknown.any():
             step = 1 + int(is_unknown.argmax())
+            way_out = f"Set max_horizon to at most {step - 1}, or take" if step > 1 else "Take"
             raise ValueError(
                 f"max_horizon={ts.max_horizon}: no series has a value {step} steps after values of "
-                f"all lags. Set max_horizon to at most {step - 1}, or take fewer lags."
+                f"all lags. {way_out} fewer lags."
             )
         options = {"time": frame[ts.time_col].to_numpy(), **options}
         if ts.weight_col is not None:
             options["sample_weight"] = frame[ts.weight_col].to_numpy()
         model = clone(self.models[name]).set_params(missing_targets="ignore")
         use_linear_model(model)
-        model.fit(X.to_numpy() if ts.as_numpy else X, Y, **options)
+        model.fit(self._fill_lags(X.to_numpy() if ts.as_numpy else X), Y, **options)
         shared, names = SharedModel(model), [name]
         if model.objective == "quantile" and np.size(model.quantile_alpha) > 1:
             names = [f"{name}_q{level:g}" for level in model.quantile_alpha]
@@ -158,18 +199,29 @@ class MLForecast(mlforecast.MLForecast):
             for i, column in enumerate(names)
         }
 
-    def predict(self, h: int, before_predict_callback: Any = None, **options: object) -> Any:
+    def predict(self, h: int, before_predict_callback: Any = None, **options: Any) -> Any:
         """Forecast `h` steps; `before_predict_callback` and `options` are as in mlforecast."""
-        models = [m.values() for m in vars(self).get("models_", {}).values() if type(m) is dict]
-        views = [view for model in models for view in model if isinstance(view, OutputView)]
-        shared = {id(view.shared): view.shared for view in views}
-        if not shared:
-            return super().predict(h, before_predict_callback, **options)
+        models = vars(self).get("models_", {})
+        views = {
+            name: model[0]
+            for name, model in models.items()
+            if isinstance(model, dict) and isinstance(model[0], OutputView)
+        }
+        bounds: dict[str, dict[int, OutputView]] = {}
+        if options.get("level") is not None and vars(self).get("_cs_df") is None:
+            bounds = self._make_bounds(views, options["level"])
+            if len(bounds) == 2 * len(self.models) * len(options["level"]):
+                options["level"] = None
+        shared = [view.shared for view in views.values()]
+        shared += [bound[0].shared for bound in bounds.values()]
+        is_recursive = not views and all(isinstance(m, PolyleafRegressor) for m in models.values())
 
-        def hold_first_step(X: Any) -> object:
+        def prepare_step(X: Any) -> object:
             X = X if before_predict_callback is None else before_predict_callback(X)
-            for model in shared.values():
-                model.hold(X)  # no effect after the first step
+            if is_recursive:
+                return self._fill_lags(X)
+            for model in shared:
+                model.hold(self._fill_lags(X))  # no effect after the first step
             return X
 
         features, n_steps = self.ts.features_order_, self.ts.max_horizon
@@ -185,12 +237,60 @@ class MLForecast(mlforecast.MLForecast):
             )
         try:
             with warnings.catch_warnings():
-                if names:  # the last rows of new_df know no later steps
-                    warnings.filterwarnings("ignore", "Found null values")
-                return super().predict(h, hold_first_step, **options)
+                # Lags are filled, and the last rows of new_df know no later steps.
+                known = ".*" if names else r"(lag\d+(, )?)+\.$"
+                warnings.filterwarnings("ignore", f"Found null values in {known}")
+                if models:
+                    self.models_ = models | bounds
+                return super().predict(h, prepare_step, **options)
         finally:
-            for model in shared.values():
+            if models:
+                self.models_ = models
+            for model in shared:
                 model.release()
+
+    def _make_bounds(
+        self, views: dict[str, OutputView], levels: Sequence[float]
+    ) -> dict[str, dict[int, OutputView]]:
+        """Return views of the bounds of intervals by the names of mlforecast, of models that have
+        quantiles; `levels` are coverages in percent."""
+        bounds = {}
+        for name, view in views.items():
+            if not has_quantiles(view.model):
+                continue
+            for side, sign in (("lo", -1), ("hi", 1)):
+                for level in sorted(levels, reverse=sign < 0):
+                    quantile = partial(predict_quantile, level=0.5 + sign * level / 200)
+                    shared = SharedModel(view.model, quantile)
+                    steps = range(self.ts.max_horizon)
+                    column = f"{_get_model_name(name, view)}-{side}-{level}"
+                    bounds[column] = {step: OutputView(shared, step) for step in steps}
+        return bounds
+
+    def _fill_lags(self, X: Any) -> Any:
+        """Return features in which missing lags repeat the first value of their series."""
+        features = self.ts.features_order_
+        names = [f"lag{lag}" for lag in sorted(self.ts.lags or ()) if f"lag{lag}" in features]
+        if not names:
+            return X
+        is_array = isinstance(X, np.ndarray)
+        # A column of weights stands before the features.
+        places = [X.shape[1] - len(features) + features.index(name) for name in names]
+        frame = None if is_array else nw.from_native(X, eager_only=True)
+        values = X[:, places] if frame is None else frame.select(names).to_numpy().astype(float)
+        if not np.isnan(values).any():
+            return X
+        for i in range(1, len(names)):
+            values[:, i] = np.where(np.isnan(values[:, i]), values[:, i - 1], values[:, i])
+        if frame is None:
+            X = X.copy()
+            X[:, places] = values
+            return X
+        columns = zip(names, values.T, strict=True)
+        native = frame.implementation
+        return frame.with_columns(
+            nw.new_series(name, column, backend=native) for name, column in columns
+        ).to_native()
 
     @staticmethod
     def load(path: StrPath) -> MLForecast:
@@ -215,16 +315,32 @@ def _check_changing(name: str, options: dict[str, Any], are_all_ours: bool) -> N
             )
 
 
-def _check_levels(models: Iterable[object], max_horizon: int | None) -> None:
-    """Raise for several quantile levels in a recursive forecast, which has one value per step."""
+def _get_model_name(column: str, view: OutputView) -> str:
+    """Return the name of the model of a column, which ends with its level if it has several."""
+    return (
+        column.rpartition("_q")[0]
+        if len(view.model.model_.objective.quantile_levels) > 1
+        else column
+    )
+
+
+def _check_levels(models: Iterable[object], options: dict[str, Any]) -> None:
+    """Raise where mlforecast needs one forecast per step, but a model has several levels."""
     for model in models:
         levels: Any = getattr(model, "quantile_alpha", None)
         is_quantile = isinstance(model, PolyleafRegressor) and model.objective == "quantile"
-        if max_horizon is None and is_quantile and np.size(levels) > 1:
+        if not is_quantile or np.size(levels) < 2:
+            continue
+        if options.get("max_horizon") is None:
             raise ValueError(
                 f"quantile_alpha={levels!r}: several levels need max_horizon, which trains one "
                 "model of all steps; without it each step is predicted from one forecast of the "
                 "step before. Pass max_horizon to fit, or one level."
+            )
+        if options.get("prediction_intervals") is not None:
+            raise ValueError(
+                f"quantile_alpha={levels!r} has intervals of its own: leave prediction_intervals "
+                "out, and pass level to predict."
             )
 
 

@@ -5,13 +5,21 @@ It requires skforecast (extra ``polyleaf[skforecast]``).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
 
 from polyleaf.estimators import PolyleafRegressor
-from polyleaf.integrations._output_view import OutputView, SharedModel, use_linear_model
+from polyleaf.integrations._output_view import (
+    OutputView,
+    SharedModel,
+    has_quantiles,
+    predict_middle,
+    predict_quantile,
+    use_linear_model,
+)
 from polyleaf.runtime.optional_packages import optional_package
 
 if TYPE_CHECKING:
@@ -20,6 +28,7 @@ if TYPE_CHECKING:
 with optional_package("polyleaf.integrations.skforecast requires skforecast", "skforecast"):
     import pandas as pd
     import skforecast.direct
+    from skforecast.utils import check_interval
 
 __all__ = ["ForecasterDirect"]
 
@@ -34,6 +43,9 @@ class ForecasterDirect(skforecast.direct.ForecasterDirect):
     The features are the lags and window features, and the exogenous variables and calendar features
     of all steps. `weight_func` weights each step by its own time. Splits of the fit are in the
     order of time. `init=None` means "auto": a linear model follows levels that trees cannot reach.
+    A model of `objective="normal"`, or of another distribution, has `predict_quantiles` and
+    `predict_interval` of all levels, without residuals; a model of `objective="quantile"` has the
+    levels of its `quantile_alpha`, and forecasts the level 0.5, or the middle one.
     Where some steps are forecast only, the others have the exogenous and calendar
     features of the nearest of these.
 
@@ -59,7 +71,7 @@ class ForecasterDirect(skforecast.direct.ForecasterDirect):
     TypeError
         If the estimator is another one.
     ValueError
-        If `fit` finds several levels of `quantile_alpha`.
+        If quantiles are asked for that the model does not have, or of differences of the series.
 
     Examples
     --------
@@ -77,6 +89,7 @@ class ForecasterDirect(skforecast.direct.ForecasterDirect):
         super().__init__(estimator, steps, **options | {"n_jobs": 1})
         self.estimator: Any
         self._wide: tuple[Any, Any] = (None, None)
+        self._level: float | None = None  # that `_direct_predict` returns
 
     def fit(
         self,
@@ -94,12 +107,6 @@ class ForecasterDirect(skforecast.direct.ForecasterDirect):
         y, exog, store_last_window, store_in_sample_residuals, suppress_warnings, **options
             See `skforecast.direct.ForecasterDirect.fit`.
         """
-        levels = self.estimator.quantile_alpha
-        if self.estimator.objective == "quantile" and np.size(levels) > 1:
-            raise ValueError(
-                f"quantile_alpha={levels!r}: skforecast has one forecast per step. Pass one level, "
-                "with one forecaster for each."
-            )
         self.is_fitted = False  # transformers are fitted again
         X, targets = self.create_train_X_y(y, exog, suppress_warnings=suppress_warnings)
         X, Y = X.astype(float), np.column_stack([targets[step] for step in self.steps])
@@ -115,7 +122,7 @@ class ForecasterDirect(skforecast.direct.ForecasterDirect):
             names = [name for name in X.columns if name.rsplit("_step_", 1)[0] in categories]
             model.set_params(categorical_features=names)
         model.fit(X, Y, sample_weight=W, **self.fit_kwargs)
-        self.model_, shared = model, SharedModel(model)
+        self.model_, shared = model, SharedModel(model, predict_middle)
         estimator, self.estimator = self.estimator, _Steps(shared)
         try:
             super().fit(
@@ -157,8 +164,71 @@ class ForecasterDirect(skforecast.direct.ForecasterDirect):
         n_lags = x.shape[1] - len(exog) - n_calendar
         lags, exog_values, calendar = np.split(x, [n_lags, n_lags + len(exog)], axis=1)
         row = np.concatenate([lags[0], exog_values[nearest].ravel(), calendar[nearest].ravel()])
-        predicted = self.model_.predict(pd.DataFrame(row[None], columns=columns))
-        return predicted.reshape(-1)[np.asarray(steps) - 1]
+        X = pd.DataFrame(row[None], columns=columns)
+        if self._level is None:
+            predicted = predict_middle(self.model_, X)
+        else:
+            predicted = predict_quantile(self.model_, X, self._level)
+        return predicted[0, np.asarray(steps) - 1]
+
+    def predict_quantiles(
+        self,
+        steps: int | list[int] | None = None,
+        last_window: object = None,
+        exog: object = None,
+        quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+        **options: object,
+    ) -> pd.DataFrame:
+        """Predict quantiles, of the model if it has some, otherwise by residuals.
+
+        Parameters
+        ----------
+        steps, last_window, exog, quantiles, **options
+            See `skforecast.direct.ForecasterDirect.predict_quantiles`.
+        """
+        if not self.is_fitted or not has_quantiles(self.model_):
+            return super().predict_quantiles(steps, last_window, exog, quantiles, **options)
+        if self.differentiation:
+            raise ValueError(
+                "differentiation: the model has quantiles of differences, which are none of the "
+                'series. Leave differentiation out (init="auto" follows levels), or use '
+                'predict_interval(method="conformal").'
+            )
+        check_interval(quantiles=list(quantiles))
+        columns = {}
+        try:
+            for self._level in quantiles:
+                columns[f"q_{self._level}"] = self.predict(steps, last_window, exog)
+        finally:
+            self._level = None
+        return pd.DataFrame(columns)
+
+    def predict_interval(
+        self,
+        steps: int | list[int] | None = None,
+        last_window: object = None,
+        exog: object = None,
+        method: str = "bootstrapping",
+        interval: float | Sequence[float] = (0.05, 0.95),
+        **options: object,
+    ) -> pd.DataFrame:
+        """Predict intervals, of the model if it has quantiles, otherwise by residuals.
+
+        Parameters
+        ----------
+        steps, last_window, exog, interval, **options
+            See `skforecast.direct.ForecasterDirect.predict_interval`.
+        method : {"bootstrapping", "conformal"}
+            How residuals are used. "conformal" uses them also if the model has quantiles.
+        """
+        if method == "conformal" or not self.is_fitted or not has_quantiles(self.model_):
+            return super().predict_interval(steps, last_window, exog, method, interval, **options)
+        if isinstance(interval, float):
+            interval = 0.5 - interval / 2, 0.5 + interval / 2
+        bounds = self.predict_quantiles(steps, last_window, exog, list(interval))
+        bounds.columns = ["lower_bound", "upper_bound"]
+        bounds.insert(0, "pred", self.predict(steps, last_window, exog))
+        return bounds
 
 
 class _Steps:
@@ -178,8 +248,3 @@ class _Step(OutputView):
     def fit(self, X: DataLike, y: DataLike, **options: object) -> _Step:
         """Do nothing: the model is fitted."""
         return self
-
-    @property
-    def feature_importances_(self) -> np.ndarray:
-        """Importance of each feature to the model of all steps."""
-        return self.model.feature_importances_

@@ -5,6 +5,7 @@ It requires sktime (extra ``polyleaf[sktime]``).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Self
@@ -13,7 +14,7 @@ import numpy as np
 from sklearn.base import clone
 
 from polyleaf.estimators import PolyleafRegressor
-from polyleaf.integrations._output_view import use_linear_model
+from polyleaf.integrations._output_view import predict_middle, predict_quantile, use_linear_model
 from polyleaf.runtime.optional_packages import optional_package
 
 with optional_package("polyleaf.integrations.sktime requires sktime", "sktime"):
@@ -89,7 +90,9 @@ class MultioutputTabularRegressionForecaster(
         )
         use_linear_model(self.estimator)
         try:
-            super()._fit(y, X, fh)
+            with warnings.catch_warnings():  # sktime passes one step as a column
+                warnings.filterwarnings("ignore", "A column-vector y was passed")
+                super()._fit(y, X, fh)
         finally:
             self.estimator = estimator
         return self
@@ -98,27 +101,10 @@ class MultioutputTabularRegressionForecaster(
         return len(last_window) == self.window_length_  # missing values are features, too
 
     def _predict(self, fh: object, X: object) -> Any:
-        levels = self.estimator_.model_.objective.quantile_levels
-        if len(levels) < 2:
-            return super()._predict(fh, X)
-        middle = int(np.abs(np.subtract(levels, 0.5)).argmin())
-        return self._predict_by(partial(_predict_known_level, i=middle), fh, X)
+        return self._predict_by(predict_middle, fh, X)
 
     def _predict_quantiles(self, fh: object, X: object, alpha: Sequence[float]) -> Any:
-        objective = self.estimator_.model_.objective
-        columns = []
-        for level in alpha:
-            same = np.flatnonzero(np.isclose(objective.quantile_levels, level))
-            if objective.has_distribution:
-                predict: Callable[[Any, Any], np.ndarray] = partial(_predict_quantile, level=level)
-            elif len(same):
-                predict = partial(_predict_known_level, i=int(same[0]))
-            else:
-                raise ValueError(
-                    f'The model has no quantile of level {level:g}: use objective="normal", or '
-                    'objective="quantile" with this level in quantile_alpha.'
-                )
-            columns.append(self._predict_by(predict, fh, X))
+        columns = [self._predict_by(partial(predict_quantile, level=a), fh, X) for a in alpha]
         names = pd.MultiIndex.from_product([self._get_varnames(), alpha])
         return pd.DataFrame(np.column_stack(columns), columns[0].index, names)
 
@@ -151,16 +137,3 @@ class _Prediction:
 
     def __init__(self, predict: Callable[[Any], np.ndarray]) -> None:
         self.predict = predict
-
-
-def _predict_quantile(model: Any, X: object, level: float) -> np.ndarray:
-    """Return a quantile of the distributions of all steps, (n_rows, n_steps)."""
-    quantile: np.ndarray = model.predict_dist(X).ppf(level)
-    return quantile
-
-
-def _predict_known_level(model: Any, X: object, i: int) -> np.ndarray:
-    """Return a level of `quantile_alpha` of all steps, (n_rows, n_steps)."""
-    predicted = np.asarray(model.predict(X))
-    n_levels = len(model.model_.objective.quantile_levels)
-    return predicted.reshape(len(predicted), -1, n_levels)[..., i]
