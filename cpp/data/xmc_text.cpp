@@ -68,9 +68,10 @@ const char* read_index(const char* at, const char* end, int64_t limit, const cha
   return at;
 }
 
-// As std::from_chars, which libc++ has for floating point since LLVM 20 only.
+// As std::from_chars, which libc++ has for floating point since LLVM 20, and that of macOS since
+// macOS 26.
 std::from_chars_result parse_double(const char* first, const char* last, double& value) {
-#if defined(__cpp_lib_to_chars) || !defined(_LIBCPP_VERSION)
+#if !defined(_LIBCPP_VERSION) || (_LIBCPP_VERSION >= 200000 && !defined(__APPLE__))
   return std::from_chars(first, last, value);
 #else
   static const locale_t classic = newlocale(LC_ALL_MASK, "C", nullptr);

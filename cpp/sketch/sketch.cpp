@@ -1,7 +1,6 @@
 #include "sketch/sketch.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -129,7 +128,7 @@ std::vector<double> column_maxima(MatrixView<const float> values, const Context&
     uint32_t most = 0;
     for (int64_t thread = 0; thread < n_threads; ++thread)
       most = std::max(most, bits[thread * n_columns + k]);
-    largest[k] = std::bit_cast<float>(most);
+    largest[k] = __builtin_bit_cast(float, most);
   }
   context.allreduce_max(largest);
   return largest;
