@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor
+from polyleaf import PolyleafClassifier, PolyleafRanker, PolyleafRegressor
 from polyleaf.integrations.optuna import PruningCallback, suggest_params
 
 pytestmark = pytest.mark.full
@@ -76,7 +76,7 @@ class ExtremeTrial:
         return choices[-1 if self.highest else 0]
 
 
-@pytest.mark.parametrize("task", ["regression", "binary", "multiclass", "multilabel"])
+@pytest.mark.parametrize("task", ["regression", "binary", "multiclass", "multilabel", "ranking"])
 @pytest.mark.parametrize("highest", [False, True])
 def test_estimators_accept_suggested_parameters(task, highest):
     rng = np.random.default_rng(0)
@@ -86,10 +86,14 @@ def test_estimators_accept_suggested_parameters(task, highest):
         "binary": X[:, 0] > 0,
         "multiclass": rng.integers(3, size=120),
         "multilabel": (X[:, :2] > 0).astype(int),
+        "ranking": rng.integers(3, size=(120, 2)),
     }[task]
-    kind = PolyleafRegressor if task == "regression" else PolyleafClassifier
+    kinds = {"regression": PolyleafRegressor, "ranking": PolyleafRanker}
     parameters = suggest_params(ExtremeTrial(highest), task)
-    assert kind(n_estimators=3, n_jobs=1, **parameters).fit(X, y).n_iter_ == 3
+    model = kinds.get(task, PolyleafClassifier)(n_estimators=3, n_jobs=1, **parameters)
+    queries = {"qid": np.arange(120) // 10} if task == "ranking" else {}
+    assert model.fit(X, y, **queries).n_iter_ == 3
+    assert ("objective" in parameters) == (task == "ranking")
     assert ("multi_strategy" in parameters) == (task != "binary")
 
 

@@ -134,19 +134,32 @@ def test_core_and_reference(name, weights):
     np.testing.assert_array_equal(h, expected_h)
 
 
-def test_goal_weights_add_the_losses_of_goals():
+@pytest.mark.parametrize("loss", [XeNdcg, LambdaRank, PairwiseRank, YetiRank])
+def test_goal_weights_add_the_losses_of_goals(loss):
     raw, rows = make_problem(weights="goals")
     weights = ((1.0, 0.0), (0.7, 0.3), (0.0, 2.0))
-    objective = LambdaRank(goal_weights=weights)
+    objective = loss(goal_weights=weights)
     scores = np.random.default_rng(1).normal(size=(len(raw), 3)).astype(F32)
     g, h = compute(objective, rows, scores)
     expected = compute_reference(objective, rows, scores)
     np.testing.assert_array_equal((g, h), expected)
-    first = compute(LambdaRank(), rows, np.ascontiguousarray(scores[:, [0, 2]]))
+    first = compute(loss(), rows, np.ascontiguousarray(scores[:, [0, 2]]))
     np.testing.assert_array_equal((g[:, 0], h[:, 0]), (first[0][:, 0], first[1][:, 0]))
     np.testing.assert_array_equal(g[:, 2], 2 * first[0][:, 1])
     assert objective.n_scores(2) == 3
     assert objective.bind(rows).weight.shape == (len(raw), 3)
+
+
+@pytest.mark.parametrize("name", ["lambdarank", "yetirank"])
+def test_queries_whose_ranks_are_sorted(name):
+    """Ranks of up to 256 documents are counted."""
+    rng = np.random.default_rng(2)
+    query = np.repeat([0, 1, 2], [256, 257, 400])
+    y = rng.integers(0, 4, (len(query), 1)).astype(np.float64)
+    raw = np.round(rng.normal(size=y.shape), 1).astype(F32)
+    rows = RowData(y, query=query)
+    g, h = compute(LOSSES[name], rows, raw)
+    np.testing.assert_array_equal((g, h), compute_reference(LOSSES[name], rows, raw))
 
 
 @pytest.mark.parametrize("gains", ["exponential", "linear", (0.0, 2.0, 5.0)])

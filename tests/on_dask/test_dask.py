@@ -91,8 +91,8 @@ def test_arrays(client):
 @pytest.mark.parametrize(
     "parameters",
     [
-        {"goal_weights": [(1, 0), (0.5, 0.5)], "subsample": 0.5},
-        {"n_estimators": None, "learning_rate": 0.5},
+        {"goal_weights": [(1, 0), (0.5, 0.5)], "subsample": 0.5, "objective": "yetirank"},
+        {"n_estimators": None, "learning_rate": 0.5, "objective": "lambdarank"},
         {"leaf": "linear"},
     ],
 )

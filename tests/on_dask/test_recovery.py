@@ -97,14 +97,15 @@ def test_a_ranking_keeps_its_queries_whole(client):
     X, Y = make_data()
     y, qid = np.minimum(np.floor(2 * Y[:, 0]), 4), np.arange(len(X)) // 7  # chunks cut queries
     AfterRound.act = staticmethod(lambda address: close_workers(client, {address}))
-    model = DaskPolyleafRanker(client=client, subsample=0.5, **SMALL)
+    parameters = SMALL | {"objective": "yetirank", "subsample": 0.5}
+    model = DaskPolyleafRanker(client=client, **parameters)
     positions = np.arange(len(X)) % 7
     lazy = [da.from_array(v, chunks=30) for v in (y, qid, positions)]
     queries = {"qid": lazy[1], "positions": lazy[2]}
     features = da.from_array(X, chunks=(30, -1))
     model.fit(features, lazy[0], **queries, callbacks=[AfterRound()])
     assert len(model.restarts_) == 1
-    local = PolyleafRanker(subsample=0.5, **SMALL).fit(X, y, qid=qid, positions=positions)
+    local = PolyleafRanker(**parameters).fit(X, y, qid=qid, positions=positions)
     assert model.to_local().save_model() == local.save_model()
 
 

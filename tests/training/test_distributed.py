@@ -46,6 +46,7 @@ FAST = [
     "sparse Y, values",
     "sparse Y, weights",
     "lambdarank",
+    "yetirank",
 ]
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PruningCallback", "suggest_params"]
 
-Task: TypeAlias = Literal["regression", "binary", "multiclass", "multilabel"]
+Task: TypeAlias = Literal["regression", "binary", "multiclass", "multilabel", "ranking"]
 
 _FLOAT_RANGES: dict[str, tuple[float, float, bool]] = {  # low, high, log
     "learning_rate": (0.01, 0.3, True),
@@ -38,7 +38,8 @@ def suggest_params(
     ----------
     trial : optuna.Trial
         Any object with `suggest_float`, `suggest_int` and `suggest_categorical`.
-    task : {"regression", "binary", "multiclass", "multilabel"}
+    task : {"regression", "binary", "multiclass", "multilabel", "ranking"}
+        Of a ranking, the objective is suggested as well.
     n_outputs : int, optional
         Number of outputs. With one output `multi_strategy` is not suggested. None means several
         outputs, except for "binary".
@@ -49,7 +50,7 @@ def suggest_params(
     Returns
     -------
     dict
-        Parameters for `PolyleafRegressor` or `PolyleafClassifier`.
+        Parameters for `PolyleafRegressor`, `PolyleafClassifier` or `PolyleafRanker`.
 
     Raises
     ------
@@ -71,6 +72,9 @@ def suggest_params(
     if task != "binary" and n_outputs != 1:
         strategies = ["multi_output_tree", "one_output_per_tree"]
         params["multi_strategy"] = trial.suggest_categorical("multi_strategy", strategies)
+    if task == "ranking":
+        objectives = ["xendcg", "lambdarank", "yetirank"]
+        params["objective"] = trial.suggest_categorical("objective", objectives)
     return params
 
 
