@@ -188,6 +188,9 @@ def test_other_invalid_values_have_no_hint():
     [
         ("QueryRMSE", "'xendcg', 'lambdarank', 'pairwise' and 'yetirank' rank"),
         ("survival:cox", "polyleaf.distributions.survival"),
+        ("rank:map", "lambda_metric='map'"),
+        ("YetiRankPairwise", "'yetirank' and 'pairwise'"),
+        ("StochasticRank", "'yetirank' rank"),
         ("reg:pseudohubererror", "'huber' is closest"),
         ("reg:squaredlogerror", r"np.log1p\(y\)"),
         ("Quantile:alpha=0.5", "quantile_alpha"),

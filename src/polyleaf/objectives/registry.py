@@ -104,7 +104,10 @@ def find_objective(name: str) -> type[Objective] | None:
 
 # Objectives of other libraries without a counterpart, by the beginnings of their names.
 _ALTERNATIVES = {
-    "rank: ndcg queryrmse querysoftmax": "'xendcg', 'lambdarank', 'pairwise' and 'yetirank' rank.",
+    "rank:map": "'lambdarank' with lambda_metric='map' ranks by average precision.",
+    "yetirankpairwise pairlogitpairwise": "'yetirank' and 'pairwise' are closest.",
+    "rank: ndcg queryrmse querysoftmax stochasticrank lambdamart: yetirank:": "'xendcg', "
+    "'lambdarank', 'pairwise' and 'yetirank' rank.",
     "survival: cox": "For survival analysis, classify intervals: polyleaf.distributions.survival.",
     "reg:pseudohubererror fair": "'huber' is closest.",
     "reg:squaredlogerror": "Train 'squared_error' on np.log1p(y).",
