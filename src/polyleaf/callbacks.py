@@ -517,7 +517,8 @@ class TimeLimit(Callback):
     if that is longer. At least one round is trained. Time is counted from the first round, without
     reading and binning data before and the calibration of quantiles (`calibrate_quantiles`) after.
     If the number of rounds is found on held-out rows (`n_estimators=None`), the first round is that
-    of the search; if the limit is reached in the search, its model is kept.
+    of the search. The search leaves out what would leave no time for the training on all rows; if
+    the limit is reached in the search, its model is kept.
 
     Parameters
     ----------
@@ -543,9 +544,13 @@ class TimeLimit(Callback):
         self.was_reached, self._is_running = False, True
         self._start = self.clock()
 
+    def remaining(self) -> float:
+        """Return the seconds from now until the limit, which is counted from `start`."""
+        return self.seconds - (self.clock() - self._start)
+
     def is_over(self) -> bool:
         """Return whether the limit has been reached since `start`."""
-        self.was_reached = self.clock() - self._start > self.seconds
+        self.was_reached = self.remaining() < 0
         return self.was_reached
 
     def before_training(self, model: Model) -> None:

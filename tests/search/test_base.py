@@ -5,6 +5,7 @@ errors.
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pandas as pd
@@ -138,7 +139,7 @@ def test_short_time_limit_keeps_the_standard_quality(monkeypatch):
 
 
 def test_quality_that_is_cut_leaves_the_standard_quality(monkeypatch):
-    limits = iter([base.SpentTime(lambda: False), base.SpentTime(lambda: True)])
+    limits = iter([base.SpentTime(lambda: math.inf), base.SpentTime(lambda: 0.0)])
     monkeypatch.setattr(base.Budget, "limit_final_fit", lambda budget: next(limits))
     monkeypatch.setattr(base.Budget, "is_spent", lambda budget: True)
     model = PolyleafRegressorCV(time_limit=1e4, n_jobs=1).fit(*REGRESSION)
@@ -147,7 +148,7 @@ def test_quality_that_is_cut_leaves_the_standard_quality(monkeypatch):
 
 def test_defaults_are_the_model_if_the_fit_of_the_best_candidate_times_out(monkeypatch):
     monkeypatch.setattr(SuccessiveHalving, "ranking", lambda search: search.candidates[::-1])
-    limits = iter([base.SpentTime(lambda: False), base.SpentTime(lambda: True)])
+    limits = iter([base.SpentTime(lambda: math.inf), base.SpentTime(lambda: 0.0)])
     monkeypatch.setattr(base.Budget, "limit_final_fit", lambda budget: next(limits))
     settings = {"quality": "standard", "n_jobs": 1}
     search = PolyleafRegressorCV(time_limit=1e4, n_candidates=2, **settings)

@@ -132,6 +132,33 @@ def test_time_limit_includes_the_search():
     assert PolyleafRegressor(n_estimators=3).fit(X, Y, callbacks=[TimeLimit(1e6)]).n_iter_ == 3
 
 
+def test_time_limit_leaves_out_what_leaves_no_time_for_all_rows(monkeypatch):
+    def train(*arguments):
+        nonlocal now
+        now += 10.0
+        return _train(*arguments)
+
+    def fit(seconds):
+        limit = TimeLimit(seconds, clock=lambda: now)
+        fitted = PolyleafRegressor(**options).fit(X, y, callbacks=[limit])
+        assert not limit.was_reached
+        return fitted.model_
+
+    now, _train = 0.0, auto_rounds._train
+    monkeypatch.setattr(auto_rounds, "_train", train)
+    rng = np.random.default_rng(0)
+    X = rng.random((4000, 3))
+    y = np.sin(9 * X).sum(axis=1)
+    options = {"random_state": 0, "learning_rate": 0.3}
+    unlimited = PolyleafRegressor(**options).fit(X, y).model_
+    n_hold_outs = now / 10.0
+    assert unlimited.metadata["members"] and n_hold_outs > 3
+    assert fit(1e6).equals(unlimited)
+    now = 0.0
+    model = fit(15.0)  # a hold-out fit more would end after 20 s
+    assert "members" not in model.metadata and now == 10.0 and model.n_rounds > 100
+
+
 @pytest.mark.parametrize("ends_at", [2, 60])
 def test_interrupted_training_keeps_the_better_model(ends_at):
     """A training on all rows that has hardly begun has a higher loss than a hold-out fit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -463,7 +464,7 @@ class SearchMixin(_Base):
             stopper = TrialStopper(metric, n_rounds, leader, is_spent)
             candidate = self._make_trial(parameters)
             finds_rounds = self._finds_rounds(parameters)
-            limit = SpentTime(is_spent)
+            limit = SpentTime(lambda: 0.0 if is_spent() else math.inf)
             candidate.set_params(
                 **_QUIET,
                 n_estimators=None if finds_rounds else self._max_rounds(parameters),

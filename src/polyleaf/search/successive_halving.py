@@ -134,18 +134,18 @@ class Budget:
         end = self._end
         if end < math.inf:
             end = max(end, time.perf_counter() + self._reserved)
-        return SpentTime(lambda: end < math.inf and time.perf_counter() >= end)
+        return SpentTime(lambda: end - time.perf_counter() if end < math.inf else math.inf)
 
 
 class SpentTime(TimeLimit):
-    """Ends a fit, its hold-out fits included, as soon as `is_spent()` is true."""
+    """Ends a fit, its hold-out fits included, as soon as no seconds remain."""
 
-    def __init__(self, is_spent: Callable[[], bool]) -> None:
+    def __init__(self, remaining: Callable[[], float]) -> None:
         super().__init__(math.inf)
-        self._is_spent = is_spent
+        self.remaining = remaining  # type: ignore[method-assign]
 
     def is_over(self) -> bool:
-        self.was_reached = self._is_spent()
+        self.was_reached = self.remaining() <= 0
         return self.was_reached
 
     def before_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:

@@ -190,15 +190,22 @@ def find_n_estimators(
         splits.append(split)
         # The first split has as many candidates as time allows, and the others have the same ones.
         is_first = first is None
-        if not is_first and len(candidates) > n_required and n_rounds > max_rounds:
-            break
-        for i, candidate in enumerate(candidates):
-            if is_first and i >= n_required and n_rounds > max_rounds:
-                del candidates[i:]
+        if not is_first:
+            is_optional = len(candidates) > n_required and n_rounds > max_rounds
+            seconds = sum(candidate.hold_out_seconds for candidate in candidates)
+            if is_optional or _lacks_time(seconds, candidates[0], limits):
                 break
+        for i, candidate in enumerate(candidates):
+            if is_first and i >= n_required:
+                seconds = candidates[0].hold_out_seconds
+                if n_rounds > max_rounds or _lacks_time(seconds, candidates[0], limits):
+                    del candidates[i:]
+                    break
             base = started if candidate.is_started else split.run
             hold_out = base.replace(settings=candidate.member.apply(run.settings))
+            seconds = _get_remaining(limits)
             stopper = _train(hold_out, limits, is_fixed)
+            seconds = seconds - _get_remaining(limits) if seconds < math.inf else 0.0
             first = hold_out if first is None else first
             if hold_out.was_interrupted or any(limit.was_reached for limit in limits):
                 return first, False
@@ -210,16 +217,34 @@ def find_n_estimators(
             if not 0 < i < n_required:
                 n_rounds += get_cost(candidate.member) * stopper.n_trained
             rates = [r.settings.boosting.learning_rate for r in (hold_out, run)]
-            candidate.add(hold_out, stopper, rates[0] / rates[1] * has_weight.sum() / n_trained_on)
+            growth = has_weight.sum() / n_trained_on
+            candidate.add(hold_out, stopper, rates[0] / rates[1] * growth)
+            candidate.hold_out_seconds = seconds
+            candidate.round_seconds = growth * seconds / max(1, stopper.n_trained)
             if is_first and 0 < i < n_required:
                 # Other candidates do what is better for the first one.
                 is_better = _is_start_better(candidates[:2], splits, is_fixed)
                 for other in candidates[2:]:
                     other.is_started = is_better
     max_rounds = run.rung.final.limit_rounds(n_cells)
+    remaining = _get_remaining(limits)
+    if remaining < math.inf:
+        max_rounds = min(max_rounds, remaining / (candidates[0].round_seconds or 1.0))
+        others = [c for c in candidates[n_required:] if c.estimate_seconds() <= remaining]
+        candidates = candidates[:n_required] + others
     _choose(run, candidates, max_rounds, splits, is_fixed)
     assert first is not None
     return run.take_result(first), True
+
+
+def _get_remaining(limits: Sequence[TimeLimit]) -> float:
+    """Return the seconds until the first time limit is reached, infinite without one."""
+    return min((limit.remaining() for limit in limits), default=math.inf)
+
+
+def _lacks_time(seconds: float, candidate: _Candidate, limits: Sequence[TimeLimit]) -> bool:
+    """Return whether hold-out fits of some seconds leave no time to train a candidate."""
+    return seconds + candidate.estimate_seconds() > _get_remaining(limits)
 
 
 class _Split(NamedTuple):
@@ -288,11 +313,15 @@ class _Candidate:
         Whether trees start from the scores of the linear model.
     scored : list of (Model, ndarray)
         The model of each hold-out fit, and the sums of leaf values of its held-out rows.
+    hold_out_seconds, round_seconds : float
+        Time of the last hold-out fit, and estimated time of a round on all rows; 0 unless the fit
+        has a time limit.
     """
 
     def __init__(self, member: Member, is_started: bool = False) -> None:
         self.member, self.is_started = member, is_started
         self.scored: list[tuple[Model, np.ndarray]] = []
+        self.hold_out_seconds = self.round_seconds = 0.0
         self._numbers: list[float] = []
 
     def add(self, hold_out: TrainingRun, stopper: _HoldOutStopper, factor: float) -> None:
@@ -313,6 +342,11 @@ class _Candidate:
         if n_rounds or is_useless:
             self._numbers.append(factor * n_rounds)
         self.scored.append((hold_out.model, scores))
+
+    def estimate_seconds(self) -> float:
+        """Return the estimated time of a training on all rows."""
+        member = self.get_member()
+        return 0.0 if member is None else member.n_rounds * self.round_seconds
 
     def get_member(self) -> Member | None:
         """Return the candidate with its number of rounds, the median; None if there is none."""
