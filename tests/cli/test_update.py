@@ -1,5 +1,7 @@
 """The commands `calibrate`, `refit` and `export`, names of options, and Excel files."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -147,6 +149,36 @@ def test_models_that_start_from_a_linear_model_equal_the_estimator(folder, capsy
     )
 
 
-def test_models_that_start_from_a_linear_model_read_dense_files_without_offsets(folder, capsys):
-    train = f"train {folder}/train.csv -t price -m {folder}/x --set init=linear"
-    assert "without --offset" in fails(capsys, f"{train} --offset rent")
+def test_linear_models_beside_offsets_equal_the_estimator(folder, capsys):
+    train = f"train {folder}/train.csv -t price -n 5 --set init=linear --offset rent"
+    polyleaf(f"{train} -m {folder}/o --validation {folder}/held.csv")
+    columns, numbers = ["area", "age", "floor", "sold"], read(folder / "train.csv")
+    model = PolyleafRegressor(n_estimators=5, init="linear")
+    model.fit(numbers[columns], numbers["price"], offset=numbers["rent"])
+    new, held = read(folder / "new.csv"), read(folder / "held.csv")
+    polyleaf(f"predict {folder}/new.csv -m {folder}/o -o {folder}/o.csv")
+    expected = model.predict(new[columns], offset=new["rent"])
+    np.testing.assert_array_equal(read(folder / "o.csv")["price"], expected)
+    polyleaf(f"calibrate {folder}/held.csv -m {folder}/o")
+    polyleaf(f"predict {folder}/new.csv -m {folder}/o -o {folder}/o.csv --intervals")
+    model.calibrate(held[columns], held["price"], coverage=0.9, offset=held["rent"])
+    bounds = model.predict_interval(new[columns], offset=new["rent"])
+    np.testing.assert_allclose(read(folder / "o.csv")["price_high"], bounds[:, 1], rtol=1e-12)
+    polyleaf(f"refit {folder}/held.csv -m {folder}/o -o {folder}/o2")
+    polyleaf(f"predict {folder}/new.csv -m {folder}/o2 -o {folder}/o2.csv")
+    model.refit(held[columns], held["price"], offset=held["rent"])
+    expected = model.predict(new[columns], offset=new["rent"])
+    np.testing.assert_allclose(read(folder / "o2.csv")["price"], expected, rtol=1e-12)
+    polyleaf(f"evaluate {folder}/new.csv -m {folder}/o --json")
+    assert json.loads(capsys.readouterr().out)["R2"] > 0.5
+
+
+@pytest.mark.parametrize("name", ["rows.svm", "parts"])
+def test_linear_models_need_a_dense_file(name, tmp_path, capsys):
+    (tmp_path / "rows.svm").write_text("1 1:2 2:3\n0 2:1\n" * 20)
+    (tmp_path / "parts").mkdir()
+    table = pd.DataFrame({"x": np.arange(40.0), "y": np.arange(40.0)})
+    table.to_parquet(tmp_path / "parts/part.parquet")
+    target = "-t y" if name == "parts" else ""
+    train = f"train {tmp_path}/{name} {target} --set init=linear -m {tmp_path}/m"
+    assert "init reads features, but" in fails(capsys, train)

@@ -40,15 +40,15 @@ def evaluate(options: Namespace) -> None:
         _print(options, scores, {})
         return
     estimator, schema = load_table_model(options)
-    table, X = open_rows(options, options.file, schema, estimator)
+    table, X, offset = open_rows(options, options.file, schema, estimator)
     weights, y = read_weight_column(options, table)[1], schema.read_targets(table)
     if schema.task == RANKING:
-        rows = RowData(y, weights, query=schema.read_query(table))
+        rows = RowData(y, weights, offset, query=schema.read_query(table))
         _print(options, *_compute_ranking_scores(estimator, schema, rows, X))
         return
     if not schema.task_columns:
         _warn_of_unknown_labels(estimator, schema, y)
-        _print(options, *_compute_scores(estimator, schema, RowData(y, weights), X))
+        _print(options, *_compute_scores(estimator, schema, RowData(y, weights, offset), X))
         return
     d2, tasks = estimator.d2_scores(X, y, weights), {}
     for name, task_schema in schema.task_schemas.items():
@@ -76,13 +76,13 @@ def report(options: Namespace) -> None:
     is_xmc = xmc.is_xmc(options.file, options.format)
     require(not is_xmc, f"report does not support --format {xmc.FORMAT}.")
     estimator, schema = load_table_model(options)
-    table, X = open_rows(options, options.file, schema, estimator)
+    table, X, offset = open_rows(options, options.file, schema, estimator)
     y = schema.read_targets(table)
     check_writable(options.out)
     query = schema.read_query(table)
     queries = {} if query is None else {"qid": query}
     title = options.title or f"Report: {options.model.name}"
-    make_report(estimator, X, y, title=title, **queries).save(options.out)
+    make_report(estimator, X, y, offset=offset, title=title, **queries).save(options.out)
     print_hint(
         f"report on {pluralise(table.n_rows, 'row')} written to {options.out}", options.quiet
     )
@@ -93,6 +93,7 @@ def _compute_scores(
 ) -> tuple[Scores, Mapping[str, Scores]]:
     """Compute the scores of targets of one kind; rows whose label is None do not count."""
     has_label: np.ndarray | slice = slice(None)
+    offset, rows = rows.offset, rows.replace(offset=None)
     if rows.target.dtype == object:
         has_label = np.array([label is not None for label in rows.target])
         rows = rows.take(has_label)
@@ -103,11 +104,13 @@ def _compute_scores(
         schema.task,
         schema.targets,
         rows,
-        estimator.predict(X)[has_label],
-        probabilities=estimator.predict_proba(X)[has_label] if has_proba else None,
+        estimator.predict(X, offset=offset)[has_label],
+        probabilities=estimator.predict_proba(X, offset=offset)[has_label] if has_proba else None,
         classes=getattr(estimator, "classes_", None),
         levels=objective.quantile_levels,
-        distribution=estimator.predict_dist(X) if objective.has_distribution else None,
+        distribution=estimator.predict_dist(X, offset=offset)
+        if objective.has_distribution
+        else None,
     )
 
 
@@ -117,7 +120,7 @@ def _compute_ranking_scores(
     """Compute metrics of queries, and those of each score if there are several."""
     metrics = estimator._evaluate(X, rows)
     scores = {name: value for name, (value, _) in metrics.items()}
-    names = name_ranking_scores(estimator, schema, estimator.predict(X))
+    names = name_ranking_scores(estimator, schema, estimator.predict(X, offset=rows.offset))
     if len(names) == 1:
         return scores, {}
     return scores, {

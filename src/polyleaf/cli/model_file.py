@@ -99,7 +99,7 @@ def _is_same_task(task: Task, schema: Schema) -> bool:
 def make_dataset(
     table: Table, schema: Schema, weights: np.ndarray | None = None, **arguments: Any
 ) -> Dataset:
-    """Return the features and offsets of rows, and weights for binning, as a `Dataset`."""
+    """Return the features of rows, and weights for binning, as a `Dataset`."""
     from polyleaf.binned_data.dataset import Dataset
 
     def read_batches() -> Iterator[tuple[object, None, np.ndarray | None]]:
@@ -110,28 +110,19 @@ def make_dataset(
             first = end
 
     if table.is_folder:
-        X = Dataset.from_batches(read_batches, **arguments)
-    else:
-        X = Dataset(table.read_features(schema), sample_weight=weights, **arguments)
-    X.row_data = X.row_data.replace(offset=schema.read_offset(table))
-    return X
-
-
-def read_numbers(table: Table, schema: Schema) -> Any:
-    """Return the features of rows as they are, which models with `init` read."""
-    is_file = not (table.is_folder or table.is_sparse)
-    require(is_file and not schema.offset, "init needs a file of dense rows, without --offset.")
-    return table.read_features(schema)
+        return Dataset.from_batches(read_batches, **arguments)
+    return Dataset(table.read_features(schema), sample_weight=weights, **arguments)
 
 
 def open_rows(
     options: Namespace, path: Path, schema: Schema, estimator: PolyleafEstimator
-) -> tuple[Table, Any]:
-    """Return a table, and its features as a model reads them: as a `Dataset` in its bins, if it
-    starts from no initial model."""
+) -> tuple[Table, Any, np.ndarray | None]:
+    """Return a table, its features as a model reads them (as a `Dataset` in its bins, if it starts
+    from no initial model), and its offsets."""
     table, model = open_table(options, path, schema), estimator.model_
-    if model.initial is not None:
-        return table, read_numbers(table, schema)
+    offset = schema.read_offset(table)
+    if model.initial is not None and table.is_dense_file:
+        return table, table.read_features(schema), offset
     X = make_dataset(
         table,
         schema,
@@ -139,7 +130,7 @@ def open_rows(
         keep_features=model.has_linear_leaves,
         n_jobs=estimator.n_jobs,
     )
-    return table, X
+    return table, X, offset
 
 
 def name_ranking_scores(

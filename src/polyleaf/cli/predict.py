@@ -36,11 +36,11 @@ def predict(options: Namespace) -> None:
         xmc.write_topk(estimator, rows.X, options.top, options.out)
         return
     estimator, schema = load_table_model(options)
-    table, X = open_rows(options, options.file, schema, estimator)
+    table, X, offset = open_rows(options, options.file, schema, estimator)
     kept = {name: table.column(name) for name in select_columns(table, options.keep, "--keep")}
     for name in table.written.intersection(kept):
         kept[name] = drop_missing_text(kept[name], [""])
-    columns = _predict_columns(options, estimator, schema, X)
+    columns = _predict_columns(options, estimator, schema, X, offset)
     clashes = [name for name in kept if name in columns]
     if clashes:
         raise ReadError(f"--keep {clashes[0]}: the predictions have a column of this name too.")
@@ -52,7 +52,11 @@ def predict(options: Namespace) -> None:
 
 
 def _predict_columns(
-    options: Namespace, estimator: PolyleafEstimator, schema: Schema, X: DataLike
+    options: Namespace,
+    estimator: PolyleafEstimator,
+    schema: Schema,
+    X: DataLike,
+    offset: np.ndarray | None,
 ) -> Columns:
     """Return predictions and the requested additions as named columns."""
     tasks = list(_iter_tasks(estimator, schema))
@@ -76,27 +80,28 @@ def _predict_columns(
             f"_q{level:g}" for level in task_estimator.model_.objective.quantile_levels
         ] or [""]
         names = [f"{target}{suffix}" for target in task_schema.targets for suffix in suffixes]
-        predicted = task_estimator.predict(X)
+        predicted = task_estimator.predict(X, offset=offset)
         if task_schema.task == RANKING:
             names = name_ranking_scores(task_estimator, task_schema, predicted)
         columns |= _name_columns(names, predicted)
     for prefix, task_estimator, task_schema in tasks:
         is_multilabel = task_schema.task == "multilabel"
         if levels and task_estimator.model_.objective.has_distribution:
-            distribution = task_estimator.predict_dist(X)
+            distribution = task_estimator.predict_dist(X, offset=offset)
             quantiles = [distribution.ppf(level).reshape(len(predicted), -1) for level in levels]
             names = [f"{t}_q{level:g}" for t in task_schema.targets for level in levels]
             columns |= _name_columns(names, np.stack(quantiles, axis=2))
         if options.proba and hasattr(task_estimator, "predict_proba"):
             classes = [f"{prefix}{label}" for label in getattr(task_estimator, "classes_", [])]
             names = [f"proba_{n}" for n in (task_schema.targets if is_multilabel else classes)]
-            columns |= _name_columns(names, task_estimator.predict_proba(X))
+            probabilities = task_estimator.predict_proba(X, offset=offset)
+            columns |= _name_columns(names, probabilities)
         if options.intervals and task_schema.task == "regression":
             names = [f"{target}_{end}" for target in task_schema.targets for end in ("low", "high")]
-            columns |= _name_columns(names, task_estimator.predict_interval(X))
+            columns |= _name_columns(names, task_estimator.predict_interval(X, offset=offset))
         elif options.intervals:
             labels = task_schema.targets if is_multilabel else task_estimator.classes_
-            members = task_estimator.predict_set(X).astype(np.int64)
+            members = task_estimator.predict_set(X, offset=offset).astype(np.int64)
             columns |= _name_columns([f"set_{label}" for label in labels], members)
     return columns
 
@@ -145,7 +150,7 @@ def explain(options: Namespace) -> None:
     )
     estimator, schema = load_table_model(options)
     schema = replace(schema, offset=())  # SHAP values are of features
-    table, rows = open_rows(options, options.file, schema, estimator)
+    table, rows, _ = open_rows(options, options.file, schema, estimator)
     reference = None
     if options.background is not None:
         reference = open_rows(options, options.background, schema, estimator)[1]

@@ -24,7 +24,6 @@ from polyleaf.cli.model_file import (
     check_writable,
     make_dataset,
     open_table,
-    read_numbers,
     read_queries,
     read_weight_column,
     select_column,
@@ -110,9 +109,9 @@ def _train_table(options: Namespace, params: dict[str, object]) -> int | None:
     reads_features = LEAVES[estimator.leaf].kind.reads_features
     is_search = isinstance(estimator, SearchParameters)
     queries: dict[str, Any] = read_queries(options, schema, training)
-    if getattr(estimator, "init", None) is not None:
-        X = read_numbers(training, schema)
-        make_eval_rows = read_numbers
+    offsets: dict[str, Any] = {"offset": schema.read_offset(training)} if schema.offset else {}
+    if getattr(estimator, "init", None) is not None and table.is_dense_file:
+        X, make_eval_rows = training.read_features(schema), Table.read_features
     else:
         X = make_dataset(
             training,
@@ -132,9 +131,11 @@ def _train_table(options: Namespace, params: dict[str, object]) -> int | None:
         eval_set = None
         if held is not None:
             eval_set = [(make_eval_rows(held, schema), schema.read_targets(held))]
+            if schema.offset:
+                offsets["eval_offset"] = [schema.read_offset(held)]
             if queries:
                 queries["eval_qid"] = [schema.read_query(held)]
-        estimator.fit(X, y, sample_weight=weights, eval_set=eval_set, **queries)
+        estimator.fit(X, y, sample_weight=weights, eval_set=eval_set, **offsets, **queries)
 
     names = schema.targets if len(schema.targets) < 6 else [f"{len(schema.targets)} targets"]
     note = "" if options.task else " (inferred; set it with --task)"

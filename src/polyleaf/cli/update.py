@@ -28,13 +28,13 @@ def calibrate(options: Namespace) -> None:
 
     `predict --intervals` then adds them.
     """
-    estimator, X, y, weight, _ = _read_rows(options, "calibrate")
+    estimator, X, y, weight, offset, _ = _read_rows(options, "calibrate")
     coverage = _DEFAULT_COVERAGE if options.coverage is None else options.coverage
     arguments: dict[str, Any] = {"coverage": coverage}
     if options.joint:
         arguments["joint"] = True
     require(hasattr(estimator, "calibrate"), "calibrate: this kind of model has no intervals.")
-    estimator.calibrate(X, y, weight, **arguments)
+    estimator.calibrate(X, y, weight, offset=offset, **arguments)
     out = _save(options, estimator)
     print_hint(
         f"calibrated on {pluralise(count_rows(X), 'row')} for a coverage of {coverage:g}; the "
@@ -45,8 +45,9 @@ def calibrate(options: Namespace) -> None:
 
 def refit(options: Namespace) -> None:
     """Fit the leaf values of a model again on other rows; its splits stay."""
-    estimator, X, y, weight, queries = _read_rows(options, "refit")
-    estimator.refit(X, y, weight, decay_rate=options.decay_rate or 0.0, **queries)
+    estimator, X, y, weight, offset, queries = _read_rows(options, "refit")
+    decay_rate = options.decay_rate or 0.0
+    estimator.refit(X, y, weight, offset=offset, decay_rate=decay_rate, **queries)
     out = _save(options, estimator)
     rows = pluralise(count_rows(X), "row")
     print_hint(f"refitted on {rows}; the model is written to {out}", options.quiet)
@@ -74,15 +75,15 @@ def export(options: Namespace) -> None:
     print_hint(f"{out} written, {size:,} bytes", options.quiet)
 
 
-def _read_rows(options: Namespace, command: str) -> tuple[Any, Any, Any, Any, Any]:
-    """Return the model, and the features, targets, weights and queries (by argument)."""
+def _read_rows(options: Namespace, command: str) -> tuple[Any, ...]:
+    """Return the model, and the features, targets, weights, offsets and queries (by argument)."""
     is_xmc = xmc.is_xmc(options.file, options.format)
     require(not is_xmc, f"{command} does not support --format {xmc.FORMAT}.")
     estimator, schema = load_table_model(options)
     check_writable(options.out)
-    table, X = open_rows(options, options.file, schema, estimator)
-    weight = read_weight_column(options, table)[1]
-    return estimator, X, schema.read_targets(table), weight, read_queries(options, schema, table)
+    table, X, offset = open_rows(options, options.file, schema, estimator)
+    weight, queries = read_weight_column(options, table)[1], read_queries(options, schema, table)
+    return estimator, X, schema.read_targets(table), weight, offset, queries
 
 
 def _save(options: Namespace, estimator: Any) -> Path:

@@ -67,6 +67,11 @@ class Table:
         return hasattr(self.data, "count_rows")
 
     @property
+    def is_dense_file(self) -> bool:
+        """Whether estimators take the features as they are."""
+        return not (self.is_sparse or self.is_folder)
+
+    @property
     def n_rows(self) -> int:
         return int(self.data.count_rows() if self.is_folder else self.data.shape[0])
 
