@@ -149,7 +149,7 @@ def test_models_that_start_from_a_linear_model_equal_the_estimator(folder, capsy
     )
 
 
-def test_linear_models_beside_offsets_equal_the_estimator(folder, capsys):
+def test_linear_models_with_offsets_equal_the_estimator(folder, capsys):
     train = f"train {folder}/train.csv -t price -n 5 --set init=linear --offset rent"
     polyleaf(f"{train} -m {folder}/o --validation {folder}/held.csv")
     columns, numbers = ["area", "age", "floor", "sold"], read(folder / "train.csv")
