@@ -20,6 +20,7 @@ from polyleaf.runtime.collective import ThreadCommunicator, WorkerLostError
 from polyleaf.runtime.context import Context
 from polyleaf.sketching.sketches import SKETCHES
 from polyleaf.training.sampling import GlobalRowIds, sample_rows
+from polyleaf.user_data import target_scaling
 
 SIZES = (1, 2, 3, 5)  # with three or more ranks, one has no rows
 
@@ -407,7 +408,8 @@ def make_pieces():
         (PolyleafClassifier, "shares", {}),
     ],
 )
-def test_fits_are_prepared_in_pieces(kind, target, parameters, has_weight):
+def test_fits_are_prepared_in_pieces(kind, target, parameters, has_weight, monkeypatch):
+    monkeypatch.setattr(target_scaling, "_BLOCK_CELLS", 2 * N_PIECES // 3)  # of some columns
     X, y = np.random.default_rng(1).normal(size=(N_PIECES, 2)), make_pieces()[target]
     weight = np.arange(N_PIECES) % 5 / 3 if has_weight else None
     estimator = kind(n_estimators=1, max_depth=2, max_leaves=None, n_jobs=1, **parameters)

@@ -21,7 +21,7 @@ _MAX_SUM = 1e18
 _MIN_RANGE = 1e-15
 
 _SMALL_MEAN_WEIGHT = 0.1
-_BLOCK_CELLS = 1 << 22  # of the columns whose deviations are computed together
+_BLOCK_CELLS = 1 << 22  # of the columns whose deviations a rank computes together
 
 # Smallest share of the largest spread that "auto" gives to an output. Trees fit outputs of slightly
 # different scale one after the other, which is mostly better than equal scales; below a tenth, the
@@ -96,7 +96,9 @@ def compute_mean_and_deviation(
     """Compute the weighted mean and standard deviation of each column, without missing values."""
     n_columns = rows.target.shape[1]
     offset, deviation = np.zeros(n_columns), np.zeros(n_columns)
-    step = max(1, _BLOCK_CELLS * ranks.size // max(1, ranks.sum(rows.n_rows)))
+    most_rows = np.array([rows.n_rows])
+    ranks.allreduce_max(most_rows)  # also where a partition is encoded by itself, on one rank
+    step = max(1, _BLOCK_CELLS // max(1, int(most_rows[0])))
     for first in range(0, n_columns, step):
         block = slice(first, first + step)
         offset[block], deviation[block] = _measure_columns(rows, block, ranks)
