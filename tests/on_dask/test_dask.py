@@ -3,6 +3,8 @@ and order.
 """
 
 import itertools
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -23,6 +25,7 @@ from sklearn.pipeline import make_pipeline  # noqa: E402
 from polyleaf import PolyleafClassifier, PolyleafRanker, PolyleafRegressor  # noqa: E402
 from polyleaf.dask import DaskPolyleafClassifier, DaskPolyleafRegressor, driver  # noqa: E402
 from polyleaf.dask import DaskPolyleafRanker as DaskRanker  # noqa: E402
+from polyleaf.dask.costs import measure_peak_bytes  # noqa: E402
 from polyleaf.estimators import distributed_fit  # noqa: E402
 from polyleaf.sketching import Projector  # noqa: E402
 
@@ -268,6 +271,7 @@ def test_sparse_features(client, kind):
     predicted = (
         np.concatenate(dask.compute(*predicted)) if kind == "delayed" else predicted.compute()
     )
+    assert kind != "frame" or predicted.columns.tolist() == ["u", "v"]
     np.testing.assert_array_equal(predicted, local.predict(X))
 
 
@@ -709,6 +713,26 @@ def test_unsupported_parameters_name_the_alternative(client, parameters, message
         DaskPolyleafRegressor(client=client, **SMALL | parameters).fit(*chunked(*make_data()))
 
 
+def test_arguments_of_other_kinds_are_refused(client):
+    X, Y = make_data()
+    frame = dd.from_pandas(pd.DataFrame(X).assign(y=Y[:, 0]), npartitions=2)
+    model = DaskPolyleafRegressor(client=client, **SMALL)
+    cases = [
+        (("folder/of/files", frame["y"]), "X is a path, 'folder/of/files': read it by"),
+        ((frame, "y"), "y is text, 'y': pass the column itself"),
+        ((X, frame["y"]), "X is in memory, but y is a dask DataFrame or Series"),
+        ((frame, Y), "X is a dask DataFrame or Series, but y is in memory"),
+    ]
+    for arguments, message in cases:
+        with pytest.raises(ValueError, match=message):
+            model.fit(*arguments)
+
+
+def test_representation_has_changed_parameters_only():
+    model = DaskPolyleafRegressor(max_depth=3, random_state=1)
+    assert repr(model) == "DaskPolyleafRegressor(max_depth=3, random_state=1)"
+
+
 def test_error_names_a_column_of_mixed_types(client):
     parts = [dask.delayed(pd.DataFrame({"a": values})) for values in ([1.0, 2.0], ["x", "y"])]
     y = [dask.delayed(np.array([0.0, 1.0]))] * 2
@@ -882,6 +906,14 @@ def test_initial_models_of_frames(client, init):
     assert_same_model(DaskPolyleafRegressor(client=client, **parameters).fit(lazy, lazy_y), local)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere processes do not inherit peaks")
+def test_peak_memory_is_not_the_one_of_the_parent():
+    held = np.ones(2**26)
+    code = "from polyleaf.dask.costs import measure_peak_bytes; print(measure_peak_bytes())"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
+    assert 2**20 < int(printed) < held.nbytes <= measure_peak_bytes()
+
+
 def test_costs_are_planned_and_measured(client):
     """Stumps send the histogram that was planned, and a few sums."""
     X = np.random.default_rng(0).permuted(np.repeat(np.arange(1024.0)[:, None], 24, axis=1), axis=0)
@@ -910,4 +942,4 @@ def test_costs_are_planned_and_measured(client):
     sparse = DaskPolyleafClassifier(client=client, leaf="sparse", **SMALL)
     labels = few_labels()
     parts = [split_delayed(each, [0, 100, N]) for each in labels[:2]]
-    assert "MB" in str(sparse.plan(*parts))
+    assert "KiB" in str(sparse.plan(*parts))

@@ -5,11 +5,13 @@ The formulas are explained in docs/development/scaling.md.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from polyleaf.runtime.checks import format_bytes
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.memory_usage import (
     HISTOGRAM_BINS,
@@ -101,7 +103,7 @@ class FitCosts:
                 sizes = each.data_bytes, each.sent_bytes, each.peak_bytes
                 parts = f"{len(each.partitions)}: {_shorten(each.partitions)}"
                 cells = kind, each.address, parts, f"{each.n_rows:,}"
-                lines.append((*cells, *map(_format_bytes, sizes)))
+                lines.append((*cells, *("" if n is None else format_bytes(n) for n in sizes)))
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         return "\n".join(
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -112,10 +114,6 @@ class FitCosts:
 def _shorten(numbers: Sequence[int]) -> str:
     shown = ", ".join(map(str, numbers[:4]))
     return f"{shown}, ..." if len(numbers) > 4 else shown
-
-
-def _format_bytes(size: float | None) -> str:
-    return "" if size is None else f"{size / 1e6:,.1f} MB"
 
 
 def predict_training_bytes(
@@ -138,6 +136,11 @@ def measure_peak_bytes() -> int:
         import psutil  # comes with Dask; the documentation is built without
 
         return int(psutil.Process().memory_info().peak_wset)
+    # A process that was forked has the peak of its parent in `ru_maxrss`.
+    with contextlib.suppress(OSError), open("/proc/self/status") as status:
+        for line in status:
+            if line.startswith("VmHWM:"):
+                return 1024 * int(line.split()[1])
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import itertools
 import math
+import os
 import queue
 import threading
 import time
@@ -138,6 +139,11 @@ class LazyData:
 
     def submit(self, client: Client, wait_for_workers: float) -> DataFutures:
         """Compute the partitions on the cluster, and drop those without rows."""
+        if isinstance(self.X, str | os.PathLike):
+            raise ValueError(
+                f"{self.name} is a path, {os.fspath(self.X)!r}: read it by "
+                "dask.dataframe.read_parquet, and pass the frame of the features."
+            )
         X = _split_partitions(self.X, None)
         chunks = self.X.chunks[0] if isinstance(self.X, da.Array) else None
         suffix = "" if self.name == "X" else f" of {self.name}"
@@ -146,7 +152,15 @@ class LazyData:
         for attribute, values in fields.items():
             name = {"target": "y", "weight": "weights"}.get(attribute, attribute)
             named.append((f"{name}{suffix}", _split_partitions(values, chunks)))
-        for name, partitions in named:
+        for (name, partitions), values in zip(named[1:], fields.values(), strict=True):
+            if isinstance(values, str):
+                raise ValueError(f"{name} is text, {values!r}: pass the column itself.")
+            if len(partitions) != len(X) and is_lazy(values) != is_lazy(self.X):
+                kinds = _describe_kind(self.X), _describe_kind(values)
+                raise ValueError(
+                    f"{self.name} is {kinds[0]}, but {name} is {kinds[1]}: pass collections, or "
+                    "nothing but data in memory."
+                )
             _check_same_partitions(self.name, len(X), name, len(partitions))
         futures = [_submit_partitions(client, partitions) for _, partitions in named]
         counted = [client.map(_count_rows, part, pure=False) for part in futures]

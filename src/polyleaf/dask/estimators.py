@@ -44,6 +44,11 @@ class _DaskEstimator(BaseEstimator):
         self.client = client
         self._local = self._local_class(**parameters)
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Return the class with the parameters that have other values than their defaults."""
+        local = BaseEstimator.__repr__(self._local, N_CHAR_MAX)
+        return type(self).__name__ + local.removeprefix(self._local_class.__name__)
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the client and the parameters of the local estimator."""
         return {"client": self.client, **self._local.get_params(deep)}
@@ -361,7 +366,8 @@ class _DaskEstimator(BaseEstimator):
         if isinstance(X, da.Array):
             return _map_chunks(call, X, *others)
         if is_dask_collection(X) and hasattr(X, "map_partitions"):
-            return _map_frame(call, X, *others)
+            names = local._encoding.output_names if method == "predict" else None
+            return _map_frame(call, names, X, *others)
         return [delayed(call)(*rows) for rows in zip(X, *others, strict=True)]
 
 
@@ -598,14 +604,18 @@ def _map_chunks(predict: Callable[..., np.ndarray], X: da.Array, *others: da.Arr
     )
 
 
-def _map_frame(predict: Callable[..., np.ndarray], X: Any, *others: Any) -> Any:
-    """Predict a data frame partition by partition, with its index."""
+def _map_frame(
+    predict: Callable[..., np.ndarray], names: Sequence[str] | None, X: Any, *others: Any
+) -> Any:
+    """Predict a data frame partition by partition, with its index; `names` of several targets."""
     import pandas as pd
 
     def predict_frame(rows: Any, *others: object) -> Any:
         values = predict(rows, *others)
-        kind = pd.Series if values.ndim == 1 else pd.DataFrame
-        return kind(values, index=rows.index)
+        if values.ndim == 1:
+            return pd.Series(values, index=rows.index)
+        is_named = names is not None and len(names) == values.shape[1]
+        return pd.DataFrame(values, index=rows.index, columns=names if is_named else None)
 
     meta = predict_frame(X._meta_nonempty).iloc[:0]
     return X.map_partitions(predict_frame, *others, meta=meta, align_dataframes=False)
