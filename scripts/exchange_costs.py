@@ -1,9 +1,9 @@
 """Costs of the exchanges of a fit on Dask: measured here, and predicted for other clusters.
 
 `python scripts/exchange_costs.py` measures exchanges between workers of this machine, compares the
-trees that two workers grow with the prediction, and prints what a large fit costs. A number is the
-number of rows. `--processor-time` measures the time of processors, without waiting, for a machine
-that other programs use. The formulas are explained in docs/development/scaling.md.
+trees that two and four workers grow with the prediction, and prints what a large fit costs. A
+number is the number of rows. `--processor-time` measures the time of processors, without waiting,
+for a machine that other programs use. The formulas are explained in docs/development/scaling.md.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from polyleaf.estimators.distributed_fit import RowBlocks, fit_rank, plan_shared
 from polyleaf.runtime.collective import Buffer, Communicator
 from polyleaf.runtime.context import Context
 
-read_clock = time.process_time if "--processor-time" in sys.argv else time.perf_counter
+_WAITING = 0.002  # seconds of an exchange, about as on a busy machine
+read_clock = time.thread_time if "--processor-time" in sys.argv else time.perf_counter
 
 
 class Shape(NamedTuple):
@@ -103,17 +104,25 @@ def get_best_seconds(model: Any) -> float:
 
 
 class Mirror(Communicator):
-    """One of two ranks, of which the other has the same rows: it computes, and sends nothing."""
+    """One of some ranks that all have the same rows: it computes, and sends nothing.
 
-    rank, size = 0, 2
+    Where waiting does not count, it waits, so that other programs use the caches meanwhile.
+    """
+
+    rank = 0
+
+    def __init__(self, size: int) -> None:
+        self.size = size
 
     def alltoall(self, blocks: Sequence[Buffer]) -> list[Buffer]:
-        return [blocks[0], blocks[0]]
+        if read_clock is time.thread_time:
+            time.sleep(_WAITING)
+        return [blocks[0]] * self.size
 
 
-def measure_computing(estimator: Any, X: np.ndarray, Y: np.ndarray) -> float:
-    """Return the seconds that one of two ranks computes for a tree."""
-    ranks, blocks = Mirror(), RowBlocks([len(X)] * 2, [0])
+def measure_computing(estimator: Any, X: np.ndarray, Y: np.ndarray, n_ranks: int) -> float:
+    """Return the seconds that one of some ranks, each with these rows, computes for a tree."""
+    ranks, blocks = Mirror(n_ranks), RowBlocks([len(X)] * n_ranks, [0])
     run, shard = read_shard(estimator, RowData(Y), None, (), ranks, blocks)
     workers = Context(1, ranks)
     shared = plan_shared_fit(estimator, run, (), workers)
@@ -144,12 +153,17 @@ def main() -> None:
     rows = make_part(0, shape.n_rows // 2, shape)
     half = PolyleafRegressor(**parameters).fit(*rows, callbacks=[Times()])
     alone = get_best_seconds(half.model_)
-    computing = measure_computing(PolyleafRegressor(**parameters), *rows)
     whole = PolyleafRegressor(**parameters | {"n_jobs": 2})
     whole.fit(*make_part(0, shape.n_rows, shape), callbacks=[Times()])
+    print(
+        f"a tree: half of the rows, one thread {1e3 * alone:.0f} ms; all rows, two threads "
+        f"{1e3 * get_best_seconds(whole.model_):.0f} ms"
+    )
     for n_workers in (2, 4):
         with (
-            LocalCluster(n_workers, threads_per_worker=1, dashboard_address=None) as cluster,
+            LocalCluster(
+                n_workers=n_workers, threads_per_worker=1, dashboard_address=None
+            ) as cluster,
             Client(cluster) as client,
         ):
             client.register_plugin(CommunicatorPlugin())
@@ -158,19 +172,19 @@ def main() -> None:
             seconds = measure_exchange(client, n_bytes, 20) / (n_workers - 1)
             speed = n_bytes / (seconds - message)
             print(f"{n_workers} workers: {1e3 * message:.2f} ms a message, {speed / 1e9:.2f} GB/s")
-            if n_workers > 2:
-                continue
+            rows = make_part(0, shape.n_rows // n_workers, shape)
+            computing = measure_computing(PolyleafRegressor(**parameters), *rows, n_workers)
             parts = [dask.delayed(make_part)(i, shape.n_rows // 4, shape) for i in range(4)]
             X, Y = [part[0] for part in parts], [part[1] for part in parts]
             model = DaskPolyleafRegressor(client=client, **parameters)
             model.fit(X, Y, callbacks=[Times()])
             print(model.costs_)
-            exchanging = predict_exchange_seconds(shape, 2, message, speed)
-            seconds = [alone, get_best_seconds(whole.model_), computing, *exchanging]
+            exchanging = predict_exchange_seconds(shape, n_workers, message, speed)
+            seconds = [computing, *exchanging]
             seconds += [computing + sum(exchanging), get_best_seconds(model.model_)]
             print(
-                "a tree: half of the rows, one thread {:.0f} ms; all rows, two threads {:.0f} ms; "
-                "two workers: {:.0f} ms of computing, {:.0f} ms for messages, {:.0f} ms for bytes: "
+                f"a tree of {n_workers} workers: "
+                "{:.0f} ms of computing, {:.0f} ms for messages, {:.0f} ms for bytes: "
                 "predicted {:.0f} ms, measured {:.0f} ms".format(*(1e3 * s for s in seconds))
             )
     large = Shape(1_000_000_000, 100, 16)
