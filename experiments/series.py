@@ -131,7 +131,7 @@ SIMULATED: dict[str, Callable[[np.ndarray, np.ndarray], Any]] = {
     "random walk": lambda e, t: np.cumsum(e),
     "random walk with a drift": lambda e, t: np.cumsum(e + 0.1),
     "autoregression": lambda e, t: _recur(e, lambda a, b: 1.2 * a - 0.3 * b),
-    "threshold autoregression": lambda e, t: _recur(e, lambda a, b: -0.7 * a if a > 0 else 1.4 * b),
+    "threshold autoregression": lambda e, t: _recur(e, lambda a, b: -0.5 * a if a > 0 else 0.9 * a),
     "bounded map": lambda e, t: _recur(e / 20, lambda a, b: np.sin(3 * a) + 0.3 * b),
     "seasons and a trend": lambda e, t: t / 100 + 5 * np.sin(t / 24 * 2 * np.pi) + e,
     "seasons that grow": lambda e, t: np.exp(t / 1500) * (3 + np.sin(t / 24 * 2 * np.pi)) + e / 5,
