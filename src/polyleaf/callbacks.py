@@ -517,8 +517,8 @@ class TimeLimit(Callback):
     if that is longer. At least one round is trained. Time is counted from the first round, without
     reading and binning data before and the calibration of quantiles (`calibrate_quantiles`) after.
     If the number of rounds is found on held-out rows (`n_estimators=None`), the first round is that
-    of the search. The search leaves out what would leave no time for the training on all rows; if
-    the limit is reached in the search, its model is kept.
+    of the search. The search leaves out or ends what would leave no time for the training on all
+    rows; if the limit is reached in its first hold-out fit, the model of this fit is kept.
 
     Parameters
     ----------

@@ -159,6 +159,31 @@ def test_time_limit_leaves_out_what_leaves_no_time_for_all_rows(monkeypatch):
     assert "members" not in model.metadata and now == 10.0 and model.n_rounds > 100
 
 
+def test_slow_hold_out_fits_leave_time_for_all_rows(monkeypatch):
+    """Rounds of the second candidate take a thousand times as long as rounds of the first one."""
+
+    def after_iteration(stopper, *arguments):
+        nonlocal now
+        if stopper.n_trained == 0:
+            hold_outs.append(stopper)
+        now += 0.001 if len(hold_outs) == 1 else 1.0
+        return _after_iteration(stopper, *arguments)
+
+    _after_iteration = auto_rounds._HoldOutStopper.after_iteration
+    monkeypatch.setattr(auto_rounds._HoldOutStopper, "after_iteration", after_iteration)
+    rng = np.random.default_rng(0)
+    X = rng.random((4000, 3))
+    y = np.sin(9 * X).sum(axis=1)
+    now, hold_outs, options = 0.0, [], {"random_state": 0, "learning_rate": 0.3}
+    fast = PolyleafRegressor(quality="fast", **options).fit(X, y)
+    now = 0.0
+    hold_outs.clear()
+    limit = TimeLimit(20.0, clock=lambda: now)
+    limited = PolyleafRegressor(**options).fit(X, y, callbacks=[limit])
+    assert len(hold_outs) == 2 and hold_outs[1].lacks_time and not limit.was_reached
+    assert limited.n_iter_ == fast.n_iter_ and limited.score(X, y) == fast.score(X, y)
+
+
 @pytest.mark.parametrize("ends_at", [2, 60])
 def test_interrupted_training_keeps_the_better_model(ends_at):
     """A training on all rows that has hardly begun has a higher loss than a hold-out fit."""

@@ -203,12 +203,18 @@ def find_n_estimators(
                     break
             base = started if candidate.is_started else split.run
             hold_out = base.replace(settings=candidate.member.apply(run.settings))
+            # Every hold-out fit but the first leaves time to train the first candidate on all rows.
+            reserved = 0.0 if first is None else candidates[0].estimate_seconds()
             seconds = _get_remaining(limits)
-            stopper = _train(hold_out, limits, is_fixed)
+            stopper = _train(hold_out, limits, is_fixed, reserved)
             seconds = seconds - _get_remaining(limits) if seconds < math.inf else 0.0
             first = hold_out if first is None else first
             if hold_out.was_interrupted or any(limit.was_reached for limit in limits):
                 return first, False
+            if stopper.lacks_time:
+                if is_first:
+                    del candidates[i:]
+                break
             # The first hold-out fit has found the groups.
             if isinstance(run.settings.boosting.output_groups, str):
                 run.metadata = run.metadata | {OUTPUT_GROUPS: hold_out.metadata[OUTPUT_GROUPS]}
@@ -592,10 +598,13 @@ def _count_cells(run: TrainingRun) -> int:
     return run.target.n_rows * run.dataset.mapper.n_columns_ * n_outputs
 
 
-def _train(hold_out: TrainingRun, limits: Sequence[TimeLimit], is_fixed: bool) -> _HoldOutStopper:
+def _train(
+    hold_out: TrainingRun, limits: Sequence[TimeLimit], is_fixed: bool, reserved: float
+) -> _HoldOutStopper:
     """Train a hold-out fit; return the callback that has stopped it.
 
-    `is_fixed`: whether it has the learning rate and the number of rounds of the run.
+    `is_fixed`: whether it has the learning rate and the number of rounds of the run. `reserved`:
+    seconds before the limits at which it ends.
     """
     if hold_out.objective.is_translation_invariant:  # offsets are subtracted from the target
         rows = hold_out.eval_sets[0].rows.replace(offset=None)
@@ -612,27 +621,41 @@ def _train(hold_out: TrainingRun, limits: Sequence[TimeLimit], is_fixed: bool) -
         hold_out.settings = replace(hold_out.settings, boosting=boosting)
         patience = get_patience(boosting.learning_rate)
     metric = hold_out.eval_sets[0].metrics[0]
-    stopper = _HoldOutStopper(metric, patience, limits, keeps_all=is_fixed)
+    stopper = _HoldOutStopper(metric, patience, limits, keeps_all=is_fixed, reserved=reserved)
     with suppress_warnings():
         boost(hold_out, [stopper])
     return stopper
 
 
 class _HoldOutStopper(Callback):
-    """Stops a hold-out fit some rounds after its best metric value, or at a time limit."""
+    """Stops a hold-out fit some rounds after its best metric value, or for lack of time.
+
+    Attributes
+    ----------
+    lacks_time : bool
+        Whether less than the reserved time remains.
+    """
 
     def __init__(
-        self, metric: Metric, rounds: int, limits: Sequence[TimeLimit], keeps_all: bool
+        self,
+        metric: Metric,
+        rounds: int,
+        limits: Sequence[TimeLimit],
+        keeps_all: bool,
+        reserved: float,
     ) -> None:
         self._metric, self._limits, self._keeps_all = metric, limits, keeps_all
+        self._reserved = reserved
         self.patience = Patience(rounds)
-        self.n_trained = 0
+        self.n_trained, self.lacks_time = 0, False
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
         ((values,),) = (metrics.values() for metrics in evals_log.values())
         self.n_trained += 1
         self.patience.update(self._metric.to_loss(values[-1]), epoch)
-        return self.patience.is_over(epoch) or any([limit.is_over() for limit in self._limits])
+        self.lacks_time = _get_remaining(self._limits) < self._reserved
+        is_over = any([limit.is_over() for limit in self._limits])
+        return is_over or self.lacks_time or self.patience.is_over(epoch)
 
     def after_training(self, model: Model) -> None:
         """Drop the rounds after the best one, unless all are kept."""
