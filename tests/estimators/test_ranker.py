@@ -146,7 +146,10 @@ def test_column_of_a_table(model, kind, tmp_path):
         ({"group": QID}, "an id for each row is qid"),
         ({"group": [0.5, 3]}, "integers of at least 1"),
         ({"group": np.array([2**64 - 1, N + 1], np.uint64)}, "group adds up to 1844"),
-        ({"qid": QID, "X_val": X, "y_val": y}, "Evaluation set|Ranking needs the query"),
+        ({"qid": QID, "X_val": X, "y_val": y}, "Evaluation set 'validation' needs .* qid_val"),
+        ({"qid": QID, "eval_set": [(X, y)]}, "Evaluation set 'validation_0' needs .* eval_qid"),
+        ({"qid": 0}, "qid is 0, which is not an array"),
+        ({"qid": QID, "positions": "place"}, "positions is 'place', which is not an array"),
         ({"qid": QID, "eval_set": [(X, y)], "eval_qid": []}, "eval_qid has 0 entries"),
         ({"qid": QID, "eval_set": [(X, y)], "eval_group": [[3]]}, r"eval_group\[0\] adds up"),
     ],
@@ -583,6 +586,35 @@ def test_refused_methods(model):
     assert not hasattr(model, "predict_interval")
     with pytest.raises(AttributeError, match="A ranking has no 'calibrate'"):
         model.calibrate(X, y)
+
+
+def test_queries_without_an_order():
+    for relevance, ids in ((y, np.arange(N)), (np.ones(N), QID), (y, y)):
+        with pytest.warns(UserWarning, match="queries has rows of different relevance"):
+            model = fit(n_estimators=2).fit(X, relevance, qid=ids)
+        assert not model.predict(X).any()
+
+
+def test_query_of_one_column(model):
+    assert same(fit().fit(X, y, qid=QID[:, None]).predict(X), model.predict(X))
+
+
+def test_text_is_no_relevance():
+    with pytest.raises(ValueError, match="holds the text 'high' in row 0, but must hold numbers"):
+        fit().fit(X, ["high"] * N, qid=QID)
+
+
+def test_metrics_are_those_of_queries(model):
+    for metric, message in (("rmse", "Valid names are ndcg"), ("ndgc@10", "Did you mean 'ndcg'")):
+        with pytest.raises(ValueError, match=message):
+            fit(eval_metric=metric).fit(X, y, qid=QID, X_val=X, y_val=y, qid_val=QID)
+        with pytest.raises(ValueError, match=message):
+            model.score_goals(X, y, qid=QID, metric=metric)
+
+
+def test_score_names_queries(model):
+    with pytest.raises(ValueError, match=r"name a column of X.*set_score_request\(qid=True\)"):
+        model.score(X, y)
 
 
 def test_estimators_refuse_objectives_of_others():

@@ -18,8 +18,10 @@ from polyleaf.objectives import Objective
 from polyleaf.objectives.registry import ObjectiveSpec, ResolvedObjective
 from polyleaf.runtime.capabilities import FEATURES, refuse
 from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
+from polyleaf.runtime.queries import Queries
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
+from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.param_spec import (
     add_parameter_docs,
     make_constraints,
@@ -246,7 +248,9 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
         else:
             X = _drop_column(X, column)
         n_rows = len(rows.target) if X is None else count_rows(X)  # None: Dask keeps X elsewhere
-        return data._replace(X=X, rows=read_queries(rows.replace(query=ids), n_rows, ranks))
+        return data._replace(
+            X=X, rows=read_queries(rows.replace(query=ids), n_rows, ranks, data.name)
+        )
 
     def _encode_target(
         self,
@@ -256,10 +260,14 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
         ranks: Communicator = SINGLE_PROCESS,
     ) -> Target:
         if old_model is None:
-            return encode_regression(
+            target = encode_regression(
                 rows, missing=self.missing_targets, normalize=None, ranks=ranks
             )
-        return self._get_encoding(old_model).encode(rows, ranks=ranks)
+        else:
+            target = self._get_encoding(old_model).encode(rows, ranks=ranks)
+        if ranks.size == 1:
+            _warn_of_equal_rows(target)
+        return target
 
     def _make_objective(
         self,
@@ -512,6 +520,19 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def _warn_of_equal_rows(target: Target) -> None:
+    """Warn if no query has rows of different relevance, which is often a wrong `qid`."""
+    rows = target.rows
+    if rows.query is None:
+        return
+    queries = Queries.make(rows.query, rows.target.shape[1], rows.weight)
+    if not queries.find_varied(rows.target).any():
+        warn_user(
+            f"None of the {queries.n} queries has rows of different relevance, so there is no "
+            "order to learn: qid must be the same for all rows that are ranked together."
+        )
 
 
 def _drop_column(X: Any, column: str | None) -> Any:

@@ -37,6 +37,7 @@ from polyleaf.metrics._regression import (
     as_matrix,
 )
 from polyleaf.metrics._sklearn import SCORER_ALIASES, CallableMetric, is_scorer
+from polyleaf.metrics.queries import KINDS as QUERY_METRICS
 from polyleaf.metrics.queries import QueryMetric, parse_query_metric
 from polyleaf.metrics.ranking import parse_ranking_metric
 from polyleaf.objectives import Objective, distribution_names
@@ -361,8 +362,8 @@ def get_metric(
         scikit-learn) or ``(name, value, greater_is_better)``. The function receives predictions
         (probabilities if the objective has them; decisions if it is a metric of scikit-learn that
         compares these) as ``(n,)`` for one output, else ``(n, K)``, and is logged under its own
-        name. For a ranking objective "ndcg", "map", "mrr", "err" and "precision", with or without
-        "@k", are metrics of queries; a `QueryMetric` has more options.
+        name. A ranking objective takes "loss", functions, and the metrics of queries "ndcg", "map",
+        "mrr", "err" and "precision", with or without "@k"; a `QueryMetric` has more options.
     objective : Objective, optional
         Provides quantile levels, the Tweedie power, and gains to metrics with parameters.
 
@@ -380,9 +381,7 @@ def get_metric(
     if not isinstance(metric, str):
         raise ValueError(f"A metric must be a name or a callable; got {type(metric).__name__}.")
     if objective is not None and "relevance" in objective.target_kinds:
-        of_queries = parse_query_metric(metric.lower(), **objective.metric_parameters())
-        if of_queries is not None:
-            return _query_metric(of_queries)
+        return _get_ranking_metric(metric, objective)
     name = METRIC_ALIASES.get(metric.lower(), metric.lower())
     if name in ("log_loss", "logloss"):
         is_multiclass = objective is not None and objective.target_kinds == ("classes",)
@@ -398,6 +397,21 @@ def get_metric(
     if objective is not None and objective.default_metric == name and name in _PARAMETRISED:
         return replace(by_name, function=_PARAMETRISED[name](**objective.metric_parameters()))
     return by_name
+
+
+def _get_ranking_metric(name: str, objective: Objective) -> Metric:
+    """Return a metric of queries, or the loss; scores have no unit that others could compare."""
+    of_queries = parse_query_metric(name.lower(), **objective.metric_parameters())
+    if of_queries is not None:
+        return _query_metric(of_queries)
+    if name.lower() == "loss":
+        return _joint("loss", _ObjectiveLoss(objective))
+    kind = difflib.get_close_matches(name.lower().partition("@")[0], QUERY_METRICS, n=1)
+    raise ValueError(
+        f"Unknown metric {name!r} of a ranking.{f' Did you mean {kind[0]!r}?' if kind else ''} "
+        f"Valid names are {', '.join(QUERY_METRICS)}, with or without @k, k at least 1, and loss; "
+        "or pass a callable."
+    )
 
 
 def _query_metric(function: QueryMetric) -> Metric:

@@ -14,19 +14,28 @@ from polyleaf.user_data.frames import as_frame
 from polyleaf.user_data.read_target import check_same_kind
 from polyleaf.user_data.validation import abbreviate_names, count_rows, read_row_values
 
+_MISSING_IDS = {
+    "training": "Ranking needs the query of each row: pass qid, an id for each row or the name of "
+    "a column of X, or group, the numbers of consecutive rows of the queries.",
+    "X": "The score of a ranking needs the query of each row: pass qid or group. "
+    "Cross-validation of scikit-learn passes qid to fit only: let it name a column of X, which "
+    "score reads as well, or set enable_metadata_routing and set_score_request(qid=True).",
+    "evaluation": "Evaluation set {name!r} needs the query of each row: pass eval_qid, a list with "
+    "the ids of each set, or qid_val for X_val; or let qid name a column of X.",
+}
 
-def read_queries(rows: RowData, n_rows: int, ranks: Communicator = SINGLE_PROCESS) -> RowData:
+
+def read_queries(
+    rows: RowData, n_rows: int, ranks: Communicator = SINGLE_PROCESS, name: str = "training"
+) -> RowData:
     """Return rows as the user passed them with the query, position and weight of each row.
 
-    `ranks`: connection to the other rows, which may be of the same queries.
+    `ranks`: connection to the other rows, which may be of the same queries. `name`: of the data.
 
     Raises a ValueError if there are no ids, some are missing, or positions are no integers.
     """
     if rows.query is None:
-        raise ValueError(
-            "Ranking needs the query of each row: pass qid, an id for each row or the name of a "
-            "column of X, or group, the numbers of consecutive rows of the queries."
-        )
+        raise ValueError(_MISSING_IDS.get(name, _MISSING_IDS["evaluation"].format(name=name)))
     query = number_queries(read_row_values(rows.query, "qid", n_rows), ranks)
     rows = rows.replace(query=query, weight=_spread_weights(rows.weight, query))
     if rows.positions is None:

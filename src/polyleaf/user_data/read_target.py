@@ -204,7 +204,7 @@ def _describe_non_number(value: object, place: tuple[int, ...], name: str) -> Ex
     where = f"row {place[0]}" + "".join(f", column {column}" for column in place[1:])
     if isinstance(value, str):
         return ValueError(
-            f"{name} holds the text {value!r} in {where}, but a regressor needs numbers: use "
+            f"{name} holds the text {value!r} in {where}, but must hold numbers: use "
             "PolyleafClassifier for labels, or correct the cell."
         )
     if isinstance(value, list | tuple | np.ndarray):

@@ -266,9 +266,16 @@ def read_row_values(values: Any, name: str, n_rows: int) -> np.ndarray:
 
     Raises a ValueError for another number of values, missing values, or several columns.
     """
-    if len(values) != n_rows:
-        raise ValueError(f"{name} has {len(values)} entries, but X has {n_rows} rows.")
     array = np.asarray(values)
+    if array.ndim == 0:
+        raise ValueError(
+            f"{name} is {values!r}, which is not an array: pass the values, such as the column of "
+            "that name."
+        )
+    if len(array) != n_rows:
+        raise ValueError(f"{name} has {len(array)} entries, but X has {n_rows} rows.")
+    if array.ndim == 2 and array.shape[1] == 1:
+        values = array = array[:, 0]
     if array.dtype.kind not in "iub" and any(map(is_missing, values)):
         raise ValueError(f"{name} has missing values: give every row one.")
     if array.ndim != 1:
