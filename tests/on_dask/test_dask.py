@@ -156,6 +156,8 @@ def test_column_of_queries(client):
     assert model.to_local().score(table, y) == local.score(table, y)
     with pytest.raises(ValueError, match="no DataFrame with such a column"):
         model.fit(lazy, lazy_y, qid="session")
+    with pytest.raises(ValueError, match="'validation_0' needs the query of each row"):
+        model.fit(lazy, lazy_y, qid=lazy["query"], eval_set=[(lazy, lazy_y)])
 
 
 def test_shares_of_classes(client):

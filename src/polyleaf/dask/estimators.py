@@ -32,6 +32,7 @@ from polyleaf.training.prepare import collect_eval_sets
 from polyleaf.training.refit import KnownTrees, check_decay_rate
 from polyleaf.training.training_run import TrainingData
 from polyleaf.user_data.offsets import check_all_or_none
+from polyleaf.user_data.queries import check_has_ids
 from polyleaf.user_data.target import TargetEncoding
 
 
@@ -525,6 +526,8 @@ class DaskPolyleafRanker(_DaskEstimator):
                 data if data.rows.query is not None else _separate_queries(data, qid)
                 for data in eval_data
             ]
+        for data in eval_data:
+            check_has_ids(data.rows.query, data.name)
         X, qid = _separate_column(X, qid)
         rows = RowData(y, sample_weight, offset, query=qid, positions=positions)
         restarts = max_restarts, wait_for_workers

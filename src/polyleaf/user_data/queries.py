@@ -34,8 +34,7 @@ def read_queries(
 
     Raises a ValueError if there are no ids, some are missing, or positions are no integers.
     """
-    if rows.query is None:
-        raise ValueError(_MISSING_IDS.get(name, _MISSING_IDS["evaluation"].format(name=name)))
+    check_has_ids(rows.query, name)
     query = number_queries(read_row_values(rows.query, "qid", n_rows), ranks)
     rows = rows.replace(query=query, weight=_spread_weights(rows.weight, query))
     if rows.positions is None:
@@ -51,6 +50,12 @@ def read_queries(
             f"positions must be at most {np.iinfo(np.int64).max}; got {positions.max()}."
         )
     return rows.replace(positions=positions.astype(np.int64))
+
+
+def check_has_ids(query: Any, name: str) -> None:
+    """Raise a ValueError if the ids of the queries of data are None. `name`: of the data."""
+    if query is None:
+        raise ValueError(_MISSING_IDS.get(name, _MISSING_IDS["evaluation"].format(name=name)))
 
 
 def number_queries(ids: np.ndarray, ranks: Communicator = SINGLE_PROCESS) -> NDArray[np.int64]:
