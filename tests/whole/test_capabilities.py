@@ -451,6 +451,8 @@ UNTRIED = {
     # Rankers have no weights of targets.
     ("ranking", "target_weight"),
     ("positions", "target_weight"),
+    ("position_lambda", "target_weight"),
+    ("no_positions", "target_weight"),
     # A search has no multi-task models.
     ("tasks", "search"),
     ("joint_rows", "search"),
@@ -479,8 +481,12 @@ UNTRIED = {
     ("sparse_y", "output_weights"),
     ("sparse_numbers", "output_weights"),
     ("offset", "evaluated_dataset"),
+    ("offset_in_link", "evaluated_dataset"),
+    # Counts are not scaled.
+    ("normalised_targets", "offset_in_link"),
     # A model to continue has its encoding of y, objective, initial model and features.
     ("members", "new_outputs"),
+    ("members", "offset_in_link"),
     ("members", "missing_values_in_y"),
     ("members", "coupled_splits"),
     ("members", "coupled_leaves"),
