@@ -25,7 +25,7 @@ STUDIES: dict[str, Paper] = {
     for name in (
         "categories", "defaults", "groups", "initial", "intervals", "distributions", "drift",
         "monitoring", "portfolio", "quality", "ranking", "search", "series", "softmax", "estimates",
-        "shapes",
+        "shapes", "clusters",
     )
 }  # fmt: skip
 

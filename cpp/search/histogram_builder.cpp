@@ -36,11 +36,7 @@ void HistogramBuilder::start(const TreeContext& tree, const ChannelLayout& layou
   tree_ = &tree;
   small_rows_ = sorts_rows ? kMaxSortedRows : kSmallRows;
   has_fixed_gradients_ = has_fixed_gradients;
-  if (context_.is_distributed()) {
-    if (bins_.sparse_columns().n_features() > 0)
-      throw std::invalid_argument("Distributed training needs features that are stored dense.");
-    shared_.assign_tiles(bins_, tree.tiles(), layout);
-  }
+  if (context_.is_distributed()) shared_.assign_tiles(bins_, tree.tiles(), layout);
   if (!is_laid_out_ || !(layout_ == layout)) {
     layout_ = layout;
     pool_.lay_out(bins_, layout_);
@@ -211,6 +207,7 @@ void HistogramBuilder::build_chunks(std::vector<HistogramJob>& jobs) {
 
 void HistogramBuilder::allreduce_histograms(std::span<HistogramJob> jobs) {
   const auto n_tiles = static_cast<int64_t>(tree_->tiles().size());
+  if (n_tiles == 0) return;
   std::vector<const ChannelLayout*> layouts;
   for (size_t j = 0; j < jobs.size(); ++j) {
     jobs[j].shared = j;

@@ -30,7 +30,8 @@ HistogramSearch::HistogramSearch(const Bins& bins, const Context& context)
       context_(context),
       fixed_(context),
       builder_(bins, context, nodes_),
-      finder_(bins, context) {}
+      finder_(bins, context),
+      shared_(bins, context) {}
 
 void HistogramSearch::start(const TreeContext& tree, const SearchNode& root) {
   tree_ = &tree;
@@ -38,6 +39,11 @@ void HistogramSearch::start(const TreeContext& tree, const SearchNode& root) {
   layout_ = source_->layout();
   finder_.start(tree, layout_);
   builder_.start(tree, layout_, source_->fixed(), finder_.can_sort_rows());
+  n_parts_ = tree_->n_parts();
+  if (context_.is_distributed()) {
+    shared_.start(layout_);
+    n_parts_ = static_cast<int>(tree_->tiles().size());
+  }
   nodes_.clear();
   HistogramNode& added = add_node(root, source_->view(root.id));
   added.totals = source_->totals();
@@ -131,7 +137,9 @@ const ObjectPool<CandidateSplits>& HistogramSearch::propose(const std::vector<Se
     if (context_.is_distributed()) builder_.allreduce_histograms(some);
     run(some);
   }
-  if (context_.is_distributed()) gather_best_splits(n_splits);
+  if (!context_.is_distributed()) return candidates_;
+  run_shared_features(jobs);
+  gather_best_splits(n_splits);
   return candidates_;
 }
 
@@ -202,7 +210,7 @@ void HistogramSearch::set_bounds(const std::vector<HistogramJob>& jobs) {
       const int32_t i = task % 2 == 0 ? job.build : job.subtract;
       if (i >= 0 && tree_->can_split(nodes_[i].at)) finder_.set_prune_bound(nodes_[i], thread);
     });
-  if (bins_.sparse_columns().n_features() == 0) return;
+  if (bins_.sparse_columns().n_features() == 0 || context_.is_distributed()) return;
   for (const HistogramJob& job : jobs)
     for (const int32_t i : {job.build, job.subtract})
       if (i >= 0 && tree_->can_split(nodes_[i].at))
@@ -216,14 +224,14 @@ void HistogramSearch::allocate_candidates(std::vector<HistogramJob>& jobs) {
       if (node < 0) continue;
       CandidateSplits& candidates = candidates_.add();
       candidates.node = node;
-      candidates.splits.resize(static_cast<size_t>(tree_->n_parts()) * finder_.part_size());
+      candidates.splits.resize(static_cast<size_t>(n_parts_) * finder_.part_size());
       for (TileSplit& split : candidates.splits) split.feature = -1;
     }
   }
 }
 
 void HistogramSearch::run(std::span<HistogramJob> jobs) {
-  const int n_parts = tree_->n_parts();
+  const int n_parts = n_parts_;
   const int64_t n_jobs = static_cast<int64_t>(jobs.size());
   // The largest first: threads that are done wait for a small one.
   std::vector<const HistogramJob*> order;
@@ -297,12 +305,55 @@ void HistogramSearch::run_tile(const HistogramJob& job, int tile_index, int thre
   if (job.is_small) bins.clear_touched(tile, words, node.n_rows(), node.view.layout->lanes);
 }
 
+// Scan sparse features in distributed training.
+void HistogramSearch::run_shared_features(const std::vector<HistogramJob>& jobs) {
+  struct Scan {
+    HistogramNode* node;
+    std::vector<TileSplit>* splits;
+  };
+  std::vector<Scan> scans;
+  std::vector<SharedSparseBins::Node> nodes;
+  const auto add_node = [&](int32_t i, const int16_t* channels, size_t candidates) {
+    if (i < 0 || !tree_->can_split(nodes_[i].at)) return;
+    scans.push_back({&nodes_[i], &candidates_[candidates].splits});
+    nodes.push_back({nodes_[i].view.layout, nodes_[i].at.rows.entry_list, channels,
+                     finder_.get_allowed(nodes_[i]).data()});
+  };
+  for (const HistogramJob& job : jobs) {
+    add_node(job.build, job.channels, job.candidates);
+    add_node(job.subtract, job.sibling_channels, job.candidates + 1);
+  }
+  if (nodes.empty()) return;
+  const auto& lists = tree_->partition().sparse_partition();
+  const int n_batches =
+      shared_.plan(lists, nodes, std::max(1, tree_->config().split.min_child_samples));
+  const int64_t n_threads = context_.n_threads;
+  const auto n_splits = static_cast<size_t>(n_threads * finder_.part_size());
+  for (int batch = 0; batch < n_batches; ++batch) {
+    PhaseTimer timer(Phase::kHistograms);
+    shared_.exchange(batch);
+    timer.next(Phase::kSplitFinding);
+    for (const Scan& scan : scans) scan.splits->resize(scan.splits->size() + n_splits);
+    const auto [first, last] = shared_.features(batch);
+    parallel_for(context_, static_cast<int64_t>(scans.size()) * n_threads,
+                 [&, first = first, last = last](int64_t task, int thread) {
+                   const auto i = static_cast<size_t>(task / n_threads);
+                   const int64_t part = task % n_threads, n = last - first;
+                   TileSplit* out = scans[i].splits->data() + scans[i].splits->size() - n_splits +
+                                    part * finder_.part_size();
+                   finder_.scan_shared(*scans[i].node, first + n * part / n_threads,
+                                       first + n * (part + 1) / n_threads, shared_.bins(i), thread,
+                                       out);
+                 });
+  }
+}
+
 // Replace the best splits of each part by the best splits of each rank.
 void HistogramSearch::gather_best_splits(size_t n_splits) {
   std::vector<TileSplit> own;
   for (size_t i = 0; i < candidates_.size(); ++i) {
     std::vector<const TileSplit*> best = {find_best(candidates_[i].splits)};
-    if (n_splits > 1) best = sorted_by_gain(candidates_[i].splits);
+    if (n_splits > 1) best = find_best_of_groups(candidates_[i].splits, bins_, n_splits);
     best.resize(n_splits, nullptr);
     for (const TileSplit* split : best) own.push_back(split != nullptr ? *split : TileSplit());
   }

@@ -1,6 +1,7 @@
 // Best splits from histograms of quantised gradients (GBDT-MO, Algorithms 1 and 2): a builder makes
 // histograms, a finder scans them. Sparse features have one histogram at a time, of the nonzeros of
-// the node.
+// the node. In distributed training ranks share tiles (allreduce_histograms.h) and sparse features
+// (shared_sparse_bins.h).
 #pragma once
 #include <cstdint>
 #include <span>
@@ -11,6 +12,7 @@
 #include "grower/search.h"
 #include "search/gradient_source.h"
 #include "search/histogram_builder.h"
+#include "search/shared_sparse_bins.h"
 #include "search/split_finder.h"
 
 namespace polyleaf {
@@ -45,7 +47,7 @@ class HistogramSearch final : public Search {
   // Return what `evaluate` chooses from, for each node of the batch that may have children. If more
   // than one split is asked for, each part proposes the best split of every group of features
   // (Bins::feature_group), so that proposals do not depend on how features are stored. In
-  // distributed training: the best n_splits of each rank. Valid until the next call.
+  // distributed training: the best n_splits groups of each rank. Valid until the next call.
   const ObjectPool<CandidateSplits>& propose(const std::vector<SearchNode>& nodes, bool renewed,
                                              size_t n_splits = 1);
   // Select the split of a node; nullptr: the node stays a leaf.
@@ -63,6 +65,7 @@ class HistogramSearch final : public Search {
   void run_part(const HistogramJob& job, int part, int thread);
   void run_tile(const HistogramJob& job, int tile_index, int thread, TileSplit* built,
                 TileSplit* sibling);
+  void run_shared_features(const std::vector<HistogramJob>& jobs);
   void gather_best_splits(size_t n_splits);
 
   const Bins& bins_;
@@ -75,6 +78,8 @@ class HistogramSearch final : public Search {
   ObjectPool<CandidateSplits> candidates_;
   HistogramBuilder builder_;
   SplitFinder finder_;
+  SharedSparseBins shared_;
+  int n_parts_ = 0;  // of a node that this rank scans
 };
 
 }  // namespace polyleaf

@@ -35,7 +35,10 @@ class SparseScan {
   }
 
   void run(const SparseScanInput& input) {
-    if (input.lists->is_indexed(input.list))
+    shared_ = input.shared;
+    if (!shared_.empty())
+      visit_shared(input);
+    else if (input.lists->is_indexed(input.list))
       visit_features(input);
     else
       visit_lists(input);
@@ -105,25 +108,51 @@ class SparseScan {
     }
   }
 
+  // Scan the features that have bins of any rank.
+  void visit_shared(const SparseScanInput& input) {
+    next_.clear();
+    for (const SparseBinList& bins : shared_) next_.push_back(bins.find(input.first));
+    for (;;) {
+      int64_t number = input.last;
+      for (size_t r = 0; r < shared_.size(); ++r)
+        if (next_[r] < shared_[r].size())
+          number = std::min<int64_t>(number, shared_[r].key(next_[r]) >> 8);
+      if (number == input.last) return;
+      uint64_t touched[4] = {};
+      const int64_t n = build_shared(number, touched);
+      // One child of every split has only rows with nonzeros.
+      if (is_allowed(input, number) && n >= std::max(1, node_.config->min_child_samples))
+        scan(number, touched, {});
+      clear(touched);
+    }
+  }
+
   // Return the score of the best split on a feature; -inf: none.
   float score_feature(int64_t number, const EntryRange& entries) {
-    NumericBest found{-std::numeric_limits<float>::infinity(), -1, 0};
     const EntryRange present = get_present(entries);
     max_hessian_ = 0;
     // One child of every split has only rows with nonzeros.
-    if (present.size() < std::max(1, node_.config->min_child_samples)) return found.sum;
+    if (present.size() < std::max(1, node_.config->min_child_samples))
+      return -std::numeric_limits<float>::infinity();
     if (has_one_threshold(present)) return score_one_threshold(number, entries, present);
-    const int f = bins_.sparse_columns().feature(number), n_bins = bins_.n_bins(f);
     uint64_t touched[4] = {};
     build(number, present.begin, present.size(), touched);
+    const float sum = scan(number, touched, entries);
+    clear(touched);
+    max_hessian_ = get_max_hessian(present.size());
+    return sum;
+  }
+
+  // Return the score of the best split in the histogram of a feature; -inf: none.
+  float scan(int64_t number, const uint64_t* touched, const EntryRange& entries) {
+    NumericBest found{-std::numeric_limits<float>::infinity(), -1, 0};
+    const int f = bins_.sparse_columns().feature(number), n_bins = bins_.n_bins(f);
     const ScanFeature feature{histogram_.sums.data(), histogram_.counts.data(), touched, n_bins,
                               n_bins};
     const ScanNode split_on = node_.select_feature(f);
     if (node_.factors != nullptr)
       scratch_.best_so_far = -std::numeric_limits<float>::infinity();  // as in the dense scan
     scores_.scan_numeric(split_on, feature, scratch_, &found);
-    clear(touched);
-    max_hessian_ = get_max_hessian(present.size());
     if (found.sum > -std::numeric_limits<float>::infinity())
       histogram_.found.push_back({found, split_on.penalised_gain(found.sum), f, number, entries});
     return found.sum;
@@ -185,6 +214,7 @@ class SparseScan {
   void finish(const FoundSplit& found, TileSplit& best) {
     best.update_if_better(found.best, found.feature, found.penalised_gain);
     best.set = {};
+    if (!shared_.empty()) return finish_shared(found.number, best);
     const auto [begin, end, places] = get_present(found.entries);
     const auto from = [&, first = begin, last = end](int code) {
       return std::lower_bound(
@@ -210,20 +240,77 @@ class SparseScan {
     if (missing == end) best.send_missing_to_larger_child(node_);
   }
 
+  // Write the sums of the left child of a split on a shared feature.
+  void finish_shared(int64_t number, TileSplit& best) {
+    next_.clear();
+    for (const SparseBinList& bins : shared_) next_.push_back(bins.find(number));
+    uint64_t touched[4] = {};
+    build_shared(number, touched);
+    const int missing = get_missing_bin(number);
+    std::fill(best.left.begin(), best.left.end(), 0);
+    best.left_count = 0;
+    for (int bin = 0; bin <= missing; ++bin) {
+      if (histogram_.counts[bin] == 0 || (bin == missing ? !best.missing_left : bin > best.bin))
+        continue;
+      kernels_.add(best.left.data(), get_sums(bin), lanes_);
+      best.left_count += static_cast<int32_t>(histogram_.counts[bin]);
+    }
+    const bool has_missing = histogram_.counts[missing] != 0;
+    clear(touched);
+    if (!has_missing) best.send_missing_to_larger_child(node_);
+  }
+
+  int get_missing_bin(int64_t number) const {
+    return bins_.n_bins(bins_.sparse_columns().feature(number));
+  }
+  int32_t* get_sums(int bin) { return histogram_.sums.data() + static_cast<size_t>(bin) * lanes_; }
+
   // Build the bins of one feature: those of the entries, and the common one, which holds all other
   // rows.
   void build(int64_t number, const SparseEntry* entries, int64_t n, uint64_t* touched) {
-    const int common = bins_.sparse_columns().common(number),
-              missing = bins_.n_bins(bins_.sparse_columns().feature(number));
-    int32_t* sums = histogram_.sums.data();
-    int32_t* all = histogram_.totals.data();
-    std::fill_n(sums, lanes_, 0);  // the scan always reads the first bin
-    std::fill_n(sums + static_cast<size_t>(missing) * lanes_, lanes_, 0);
-    std::fill_n(all, lanes_, 0);
-    kernels_.build_sparse(entries, n, channels_, lanes_, missing, sums, histogram_.counts.data(),
-                          all, touched);
-    int32_t* rest = sums + static_cast<size_t>(common) * lanes_;
-    for (int j = 0; j < lanes_; ++j) rest[j] = node_.totals[j] - all[j];
+    begin_bins(number);
+    kernels_.build_sparse(entries, n, channels_, lanes_, get_missing_bin(number), get_sums(0),
+                          histogram_.counts.data(), histogram_.totals.data(), touched);
+    set_common_bin(number, n, touched);
+  }
+
+  // Build the bins of one feature from the next bins of all ranks; return how many entries they
+  // have.
+  int64_t build_shared(int64_t number, uint64_t* touched) {
+    begin_bins(number);
+    const ChannelLayout& layout = *node_.layout;
+    int64_t n = 0;
+    for (size_t r = 0; r < shared_.size(); ++r) {
+      const SparseBinList& bins = shared_[r];
+      for (int64_t& i = next_[r]; i < bins.size() && bins.key(i) >> 8 == number; ++i) {
+        const int code = static_cast<int>(bins.key(i) & 255);
+        const int bin = code == kMissingCode ? get_missing_bin(number) : code;
+        int32_t* sums = get_sums(bin);
+        uint64_t& word = touched[bin >> 6];
+        if ((word >> (bin & 63) & 1) == 0) std::fill_n(sums, lanes_, 0);
+        word |= uint64_t{1} << (bin & 63);
+        kernels_.add(sums, bins.sums(i), layout.n_used());
+        kernels_.add(histogram_.totals.data(), bins.sums(i), layout.n_used());
+        const uint32_t count = layout.count_lane < 0
+                                   ? bins.count(i)
+                                   : static_cast<uint32_t>(bins.sums(i)[layout.count_lane]);
+        histogram_.counts[bin] += count;
+        n += count;
+      }
+    }
+    set_common_bin(number, n, touched);
+    return n;
+  }
+
+  void begin_bins(int64_t number) {
+    std::fill_n(get_sums(0), lanes_, 0);  // the scan always reads the first bin
+    std::fill_n(get_sums(get_missing_bin(number)), lanes_, 0);
+    std::fill_n(histogram_.totals.data(), lanes_, 0);
+  }
+
+  void set_common_bin(int64_t number, int64_t n, uint64_t* touched) {
+    const int common = bins_.sparse_columns().common(number);
+    for (int j = 0; j < lanes_; ++j) get_sums(common)[j] = node_.totals[j] - histogram_.totals[j];
     histogram_.counts[common] = static_cast<uint32_t>(node_.count - n);
     touched[common >> 6] |= uint64_t{1} << (common & 63);
   }
@@ -252,6 +339,8 @@ class SparseScan {
   SparseHistogram& histogram_;
   const bool is_separable_;
   double max_hessian_ = 0;  // of the entries that were summed last
+  std::span<const SparseBinList> shared_;
+  std::vector<int64_t> next_;  // next bin of each rank
 };
 
 }  // namespace

@@ -1,13 +1,16 @@
 // The best splits of one node among sparse features: a histogram of the node's nonzeros for one
-// feature at a time, which is scanned like any other (dense_scan.h).
+// feature at a time, which is scanned like any other (dense_scan.h). In distributed training it is
+// the sum of the bins that all ranks have sent.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/aligned_buffer.h"
 #include "data/sparse_columns.h"
 #include "grower/sparse_column_partition.h"
 #include "search/dense_scan.h"
+#include "search/shared_sparse_bins.h"
 #include "search/sparse_gain_bounds.h"
 
 namespace polyleaf {
@@ -39,7 +42,8 @@ struct SparseScanInput {
   int64_t first, last;
   const int16_t* channels;
   const uint8_t* allowed;
-  SparseGainBounds* bounds = nullptr;  // nullptr: all features are scanned
+  SparseGainBounds* bounds = nullptr;          // nullptr: all features are scanned
+  std::span<const SparseBinList> shared = {};  // bins of each rank, in the place of `lists`
 };
 
 // Find the best splits on sparse features, at most `n_best`, each of another feature group, the

@@ -14,13 +14,23 @@ const TileSplit* find_best(const std::vector<TileSplit>& splits) {
   return best;
 }
 
-std::vector<const TileSplit*> sorted_by_gain(const std::vector<TileSplit>& splits) {
+std::vector<const TileSplit*> find_best_of_groups(const std::vector<TileSplit>& splits,
+                                                  const Bins& bins, size_t n) {
   std::vector<const TileSplit*> found;
   for (const TileSplit& split : splits)
     if (split.feature >= 0 && std::isfinite(split.sum)) found.push_back(&split);
   std::sort(found.begin(), found.end(),
             [](const TileSplit* a, const TileSplit* b) { return a->comes_before(*b); });
-  return found;
+  std::vector<const TileSplit*> best;
+  for (const TileSplit* split : found) {
+    if (best.size() == n) break;
+    const int group = bins.feature_group(split->feature);
+    if (std::none_of(best.begin(), best.end(), [&](const TileSplit* other) {
+          return bins.feature_group(other->feature) == group;
+        }))
+      best.push_back(split);
+  }
+  return best;
 }
 
 SplitInfo to_split_info(const TileSplit& split, double gain) {
@@ -189,6 +199,17 @@ void SplitFinder::scan_sparse(HistogramNode& node, int group, const int16_t* cha
                               channels,
                               get_allowed(node).data(),
                               node.gain_bounds.get()};
+  scan_sparse(node, input, thread, out);
+}
+
+void SplitFinder::scan_shared(HistogramNode& node, int64_t first, int64_t last,
+                              std::span<const SparseBinList> bins, int thread, TileSplit* out) {
+  const uint8_t* allowed = get_allowed(node).data();
+  scan_sparse(node, {nullptr, -1, first, last, nullptr, allowed, nullptr, bins}, thread, out);
+}
+
+void SplitFinder::scan_sparse(HistogramNode& node, const SparseScanInput& input, int thread,
+                              TileSplit* out) {
   find_with_pruning(node, thread, [&](ScanScratch& scratch) {
     find_best_sparse_splits(bins_, input, scan_node(node, thread), scratch, scratch_[thread].sparse,
                             out, part_size_);

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -24,8 +25,9 @@ struct CandidateSplits {
 
 // Return the best split; nullptr if there is none.
 const TileSplit* find_best(const std::vector<TileSplit>& splits);
-// Return the splits of finite sum, the best first.
-std::vector<const TileSplit*> sorted_by_gain(const std::vector<TileSplit>& splits);
+// Return the best splits of finite sum, at most n, each of another feature group, the best first.
+std::vector<const TileSplit*> find_best_of_groups(const std::vector<TileSplit>& splits,
+                                                  const Bins& bins, size_t n);
 SplitInfo to_split_info(const TileSplit& split, double gain);
 // Return the best split (nullptr: none) of a node whose own score is `node_sum`, with its gain; no
 // feature if it is not admissible.
@@ -86,6 +88,9 @@ class SplitFinder {
                  int thread, TileSplit* out);
   void scan_sparse(HistogramNode& node, int group, const int16_t* channels, int thread,
                    TileSplit* out);
+  // Write the best splits on the sparse features first .. last - 1, from bins of all ranks.
+  void scan_shared(HistogramNode& node, int64_t first, int64_t last,
+                   std::span<const SparseBinList> bins, int thread, TileSplit* out);
 
   // Return the best of the candidates if it is admissible.
   SplitInfo choose(const HistogramNode& node, const TileSplit* best) const;
@@ -103,6 +108,7 @@ class SplitFinder {
     void reserve(const ChannelLayout& layout);
   };
 
+  void scan_sparse(HistogramNode& node, const SparseScanInput& input, int thread, TileSplit* out);
   template <class Find>
   void find_with_pruning(HistogramNode& node, int thread, const Find& find);
 

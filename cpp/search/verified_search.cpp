@@ -178,17 +178,7 @@ VerifiedSearch::Verification VerifiedSearch::make_verification(
     const SearchNode& node, const std::vector<TileSplit>& splits) const {
   Verification c;
   c.node = node;
-  // The best split of each feature group.
-  const auto feature_group = [&](const TileSplit* split) {
-    return tree_->bins().feature_group(split->feature);
-  };
-  for (const TileSplit* split : sorted_by_gain(splits)) {
-    if (c.splits.size() == kCandidates) break;
-    const bool is_new = std::none_of(c.splits.begin(), c.splits.end(), [&](const TileSplit* other) {
-      return feature_group(other) == feature_group(split);
-    });
-    if (is_new) c.splits.push_back(split);
-  }
+  c.splits = find_best_of_groups(splits, tree_->bins(), kCandidates);
   return c;
 }
 

@@ -231,10 +231,10 @@ def test_parquet(client, tmp_path):
     np.testing.assert_array_equal(predicted, local.predict(table[["a", "c"]]))
 
 
-def make_sparse(rng=None):
+def make_sparse(density=0.1):
     """Return words, some of which are in the last rows only, and targets."""
     rng = np.random.default_rng(5)
-    X = sp.random(N, 30, 0.1, "csr", np.float32, rng, lambda n: rng.integers(1, 5, n))
+    X = sp.random(N, 30, density, "csr", np.float32, rng, lambda n: rng.integers(1, 5, n))
     X[:200, 7] = 0
     X.eliminate_zeros()
     return X, X[:, [0, 3]].toarray() + X[:, [7, 9]].toarray()
@@ -242,7 +242,7 @@ def make_sparse(rng=None):
 
 @pytest.mark.parametrize("kind", ["delayed", "array", "frame"])
 def test_sparse_features(client, kind):
-    X, Y = make_sparse()
+    X, Y = make_sparse(0.05)
     bounds = [0, 0, 100, 101, N]
     weight = np.arange(N) % 3 / 2
     if kind == "frame":
@@ -945,3 +945,6 @@ def test_costs_are_planned_and_measured(client):
     labels = few_labels()
     parts = [split_delayed(each, [0, 100, N]) for each in labels[:2]]
     assert "KiB" in str(sparse.plan(*parts))
+    words = [split_delayed(each, [0, 100, N]) for each in make_sparse(0.02)]
+    (first, *_) = DaskPolyleafRegressor(client=client, **SMALL).plan(*words).planned
+    assert first.sent_bytes is None and 0 < first.peak_bytes

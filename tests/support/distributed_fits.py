@@ -102,9 +102,6 @@ def fit_on_threads(
             keep_features=shared.run.reads_features,
             n_jobs=1,
         )
-        if table.sparse:  # the codes of ranks are dense
-            mapper = dataset.mapper
-            dataset = Dataset.from_codes(mapper, mapper.transform(table), dataset.features, 1)
     if qid is not None:
         query = target.rows.query
         rank = np.random.default_rng(seed).integers(0, size, query.max() + 1)[query]

@@ -127,6 +127,47 @@ def draw_common(data, rng, n, size):
     return parameters, weight, [np.flatnonzero(rank == r) for r in range(size)]
 
 
+def make_words(rng, n, n_words):
+    """Return sparse counts and weights of words, a dense column, and scores of five outputs."""
+    X = sp.random(n, n_words, density=0.04, format="csr", rng=rng)
+    X.data = np.where(rng.random(X.nnz) < 0.5, 1.0, np.round(X.data, 1))
+    X.data[rng.random(X.nnz) < 0.05] = np.nan
+    X = sp.hstack([X, sp.csr_matrix(rng.normal(size=(n, 1)))], "csr")
+    values = X.copy()
+    values.data = np.nan_to_num(values.data)
+    return X, values @ rng.normal(size=(n_words + 1, 5)) + 0.1 * rng.normal(size=(n, 5))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_partition_of_sparse_features_does_not_change_the_model(data):
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1), "seed"))
+    size, n = data.draw(st.integers(2, 4), "size"), data.draw(st.integers(30, 300), "n")
+    X, scores = make_words(rng, n, data.draw(st.integers(1, 150), "words"))
+    chosen, weight, rows = draw_common(data, rng, n, size)
+    kind, y = data.draw(
+        st.sampled_from(
+            [
+                (PolyleafRegressor, scores[:, 0]),
+                (PolyleafRegressor, scores),
+                (PolyleafClassifier, scores.argmax(axis=1)),
+                (PolyleafClassifier, (scores > 1).astype(int)),
+                (PolyleafClassifier, sp.csr_matrix(scores > 1)),
+            ]
+        )
+    )
+    if sp.issparse(y):
+        chosen |= {"leaf": "sparse", "leaf_k": 3, "objective": "squared_hinge"}
+        chosen["split_search"] = data.draw(st.sampled_from(["count_sketch", "exact"]))
+    else:
+        more = [{}, {"hessian": "full"}, {"boosting_step": "layer"}, {"leaf": "linear"}]
+        more += [{"leaf": "sparse", "leaf_k": 2}] if np.ndim(y) == 2 else []
+        chosen |= data.draw(st.sampled_from(more))
+    if chosen.get("boosting_step") or chosen.get("sampling_method"):
+        chosen["grow_policy"] = "depthwise"
+    assert_ranks_equal_one_machine(kind(**chosen), X, y, size, rows, sample_weight=weight)
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_partition_of_rows_does_not_change_the_model(data):

@@ -10,7 +10,7 @@ import mmap
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -188,6 +188,24 @@ class Codes:
         stored = new_row[old.rows[kept]], old.codes[kept]
         sparse = SparseCodes(old.features, old.common, begin, *stored)
         return Codes(len(rows), self.n_features, dense, sparse)
+
+    @staticmethod
+    def concatenate(parts: Sequence[Codes]) -> Codes:
+        """Concatenate the rows of tables that have the same sparse columns."""
+        n_rows, n_features = sum(part.n_rows for part in parts), parts[0].n_features
+        dense = np.concatenate([part.dense for part in parts], axis=1)
+        blocks = [part.sparse for part in parts if part.sparse is not None]
+        if not blocks:
+            return Codes(n_rows, n_features, dense)
+        sizes = [np.diff(block.begin) for block in blocks]
+        column = np.concatenate([np.repeat(np.arange(len(size)), size) for size in sizes])
+        order = np.argsort(column, kind="stable")  # rows stay ascending within a column
+        first = np.cumsum([0, *(part.n_rows for part in parts[:-1])])
+        rows = [block.rows + np.int32(row) for block, row in zip(blocks, first, strict=True)]
+        begin = np.cumsum([0, *np.sum(sizes, axis=0)])
+        stored = np.concatenate(rows)[order], np.concatenate([b.codes for b in blocks])[order]
+        sparse = SparseCodes(blocks[0].features, blocks[0].common, begin, *stored)
+        return Codes(n_rows, n_features, dense, sparse)
 
     def hash_rows(self) -> NDArray[np.uint64]:
         """Return numbers (n_rows,) that are equal for rows of equal codes."""

@@ -436,7 +436,12 @@ class BinMapper:
         return codes
 
     def encode(
-        self, table: FeatureTable, n_threads: int = 1, *, sparse: bool = True
+        self,
+        table: FeatureTable,
+        n_threads: int = 1,
+        *,
+        sparse: bool = True,
+        rare: NDArray[np.int64] | None = None,
     ) -> Codes | DeviceCodes:
         """Return the codes of `transform`, with sparse columns and GPU arrays kept as such.
 
@@ -451,6 +456,8 @@ class BinMapper:
             Number of threads.
         sparse : bool
             False makes all columns dense.
+        rare : ndarray of int64, optional
+            Features that stay sparse, ascending, where the table has some of all rows only.
 
         Returns
         -------
@@ -463,9 +470,9 @@ class BinMapper:
                 _core.DeviceBins.from_array(table.device_array, self._bin_table, *kinds)
             )
         if sparse and table.sparse:
-            dense, rare = _split_sparse_columns(table)
-            if len(rare.features) > 0:
-                return self._encode_sparse(self._to_columns(dense), rare, n_threads)
+            dense, block = _split_sparse_columns(table, rare)
+            if len(block.features) > 0:
+                return self._encode_sparse(self._to_columns(dense), block, n_threads)
         return Codes(table.n_rows, len(self.n_bins_), self.transform(table, n_threads))
 
     def _encode_sparse(self, dense: FeatureTable, rare: SparseBlock, n_threads: int) -> Codes:
@@ -723,10 +730,16 @@ def _get_arrays(block: SparseBlock | SparseRows) -> tuple[object, ...]:
     return block.data, block.indices, block.indptr, block.features
 
 
-def _split_sparse_columns(table: FeatureTable) -> tuple[FeatureTable, SparseBlock]:
-    """Return the table without its columns with few stored rows, and these, ascending."""
+def _split_sparse_columns(
+    table: FeatureTable, features: NDArray[np.int64] | None
+) -> tuple[FeatureTable, SparseBlock]:
+    """Return the table without some of its sparse columns, by default those with few stored rows,
+    and these columns, ascending."""
     block = SparseBlock.concatenate(table.sparse)
-    is_rare = np.diff(block.indptr) <= SPARSE_SHARE * table.n_rows
+    if features is None:
+        is_rare = np.diff(block.indptr) <= SPARSE_SHARE * table.n_rows
+    else:
+        is_rare = np.isin(block.features, features)
     rare = np.flatnonzero(is_rare)
     rare = rare[np.argsort(block.features[rare])]
     return replace(table, sparse=[block.take(~is_rare)]), block.take(rare)

@@ -283,7 +283,7 @@ class Dataset:
     def from_codes(
         cls,
         mapper: BinMapper,
-        codes: NDArray[np.uint8],
+        codes: NDArray[np.uint8] | Codes,
         features: NDArray[np.float32] | None = None,
         n_jobs: int | None = None,
         high_cardinality: Sequence[CategoryColumn] = (),
@@ -294,7 +294,7 @@ class Dataset:
         ----------
         mapper : BinMapper
             Mapper that gave the codes.
-        codes : ndarray of shape (n_columns, n_rows), uint8
+        codes : ndarray of shape (n_columns, n_rows), uint8, or Codes
             Codes of the rows.
         features : ndarray of shape (n_columns, n_rows), float32, optional
             Raw values, for linear leaves.
@@ -307,11 +307,11 @@ class Dataset:
         -------
         Dataset
         """
-        dataset, n_rows = cls.__new__(cls), codes.shape[1]
-        held = Codes(n_rows, len(codes), codes)
-        shape = n_rows, mapper.n_features_
-        columns = list(high_cardinality)
-        dataset._set_data(BinnedData(mapper, held, features, columns, *shape), n_jobs)
+        dataset = cls.__new__(cls)
+        if not isinstance(codes, Codes):
+            codes = Codes(codes.shape[1], len(codes), codes)
+        shape, columns = (codes.n_rows, mapper.n_features_), list(high_cardinality)
+        dataset._set_data(BinnedData(mapper, codes, features, columns, *shape), n_jobs)
         return dataset
 
     def save(self, path: str | os.PathLike[str]) -> None:

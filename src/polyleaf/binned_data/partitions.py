@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from polyleaf.binned_data.binning import BinMapper
+from polyleaf.binned_data.binning import SPARSE_SHARE, BinMapper
 from polyleaf.binned_data.data_iter import (
     CategorySummary,
     DataSummary,
@@ -134,6 +134,16 @@ def merge_summaries(
     parts_of_weights = [s.weights for s in summaries if s.weights is not None]
     weights = np.concatenate(parts_of_weights) if parts_of_weights else None
     return mapper.fit_from_summary(merged.spec, sample, weights, counted, n_threads)
+
+
+def find_rare_features(summaries: Sequence[PartitionSummary]) -> NDArray[np.int64]:
+    """Return the features of which few rows are stored, ascending: all partitions bin them as
+    sparse columns."""
+    if not len(summaries[0].sparse[1]):
+        return np.empty(0, np.int64)
+    stored = sum(np.diff(summary.sparse[0].tocsc().indptr) for summary in summaries)
+    n_rows = sum(summary.n_rows for summary in summaries)
+    return np.sort(summaries[0].sparse[1][stored <= SPARSE_SHARE * n_rows])
 
 
 def _stack_sparse(summaries: Sequence[PartitionSummary]) -> SparseBlock | None:

@@ -23,6 +23,9 @@ from polyleaf.training.memory_usage import (
 )
 
 _NUMBER_BYTES = 4
+# Bytes of a stored value of a sparse feature: codes of the partition and joined, entries by feature
+# and by row, and two copies of them in the nodes of a tree.
+STORED_BYTES = 38
 
 
 class TreeHistograms(NamedTuple):
@@ -69,7 +72,7 @@ class WorkerCosts(NamedTuple):
     data_bytes : int or None
         Bytes of X of these partitions; None in measured costs.
     sent_bytes : float or None
-        Bytes that the worker sends in a round. None: not predicted, for sparse targets.
+        Bytes that the worker sends in a round. None: not predicted, for sparse features or targets.
     peak_bytes : int or None
         Largest memory of the process, with what it held before.
     """

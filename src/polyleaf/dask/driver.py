@@ -24,11 +24,18 @@ from dask.base import is_dask_collection
 from dask.delayed import Delayed
 from dask.sizeof import sizeof
 from distributed import Client, Future, Worker, wait
+from scipy.sparse import issparse
 
-from polyleaf.binned_data.binning import BinMapper
-from polyleaf.binned_data.partitions import merge_summaries
+from polyleaf.binned_data.binning import SPARSE_SHARE, BinMapper
+from polyleaf.binned_data.partitions import find_rare_features, merge_summaries
 from polyleaf.dask.communicator import CommunicatorPlugin
-from polyleaf.dask.costs import FitCosts, TreeHistograms, WorkerCosts, predict_training_bytes
+from polyleaf.dask.costs import (
+    STORED_BYTES,
+    FitCosts,
+    TreeHistograms,
+    WorkerCosts,
+    predict_training_bytes,
+)
 from polyleaf.dask.worker import (
     COPY_SECONDS,
     FitResult,
@@ -406,6 +413,7 @@ def _prepare(
         estimator, shared, X = _project(submit, fetch, estimator, shared, data, partitions)
         assert shared.run.projection is not None
         names = shared.run.projection.feature_names
+    rare = None  # trees of another model are added by dense codes
     if model is not None:
         mapper = submit(attrgetter("mapper"), model)
     else:
@@ -415,11 +423,12 @@ def _prepare(
             for part, i, start, partition in zip(X, data.numbers, starts, partitions, strict=True)
         ]
         mapper = submit(merge_summaries, summaries, new_mapper)
+        rare = submit(find_rare_features, summaries)
     fitted_mapper: BinMapper = fetch(mapper)
     n_cells = sum(sizes) * fitted_mapper.n_features_
     shared.run.candidates = drop_linear(shared.run.candidates, n_cells)
     reads_features = shared.run.reads_features
-    codes = [submit(bin_partition, part, mapper, reads_features, names) for part in X]
+    codes = [submit(bin_partition, part, mapper, reads_features, names, rare) for part in X]
     binned_mapper = mapper
     if fitted_mapper.high_cardinality_features_:
         _check_high_cardinality(fitted_mapper, shared, sum(sizes))
@@ -546,9 +555,22 @@ def _plan(
     return RetryLoop(retries, make_rank, data.rows["target"], data.sizes, needed).run()
 
 
-def _measure_partition(X: Any) -> tuple[int, int]:
-    """Return the columns and the bytes of a partition."""
-    return count_columns(X), int(sizeof(X))
+class _PartitionSize(NamedTuple):
+    n_features: int
+    n_dense: int  # features that are not sparse
+    n_stored: int  # values of sparse features
+    n_bytes: int
+
+
+def _measure_partition(X: Any) -> _PartitionSize:
+    """Return the size of a partition; Sparse columns of data frames count as dense."""
+    n_features, n_bytes = count_columns(X), int(sizeof(X))
+    if not issparse(X):
+        return _PartitionSize(n_features, n_features, 0, n_bytes)
+    stored = np.diff(X.tocsc().indptr)
+    is_dense = stored > SPARSE_SHARE * X.shape[0]
+    n_stored = int(stored[~is_dense].sum())
+    return _PartitionSize(n_features, int(is_dense.sum()), n_stored, n_bytes)
 
 
 def _plan_costs(
@@ -557,7 +579,9 @@ def _plan_costs(
     """Return the costs of each worker that trains where X lies."""
     settings, columns = planned.shared.run.settings, planned.columns
     measured = client.gather(client.map(_measure_partition, data.X, pure=False))
-    n_features, _ = measured[0]
+    n_features, keeps_sparse = max(size.n_dense for size in measured), True
+    if projector is not None or settings.leaf.kind.reads_features:
+        n_features, keeps_sparse = measured[0].n_features, False
     if projector is not None:
         n_features = projector.count_features(n_features)
     workers = client.scheduler_info(n_workers=-1)["workers"]
@@ -566,12 +590,14 @@ def _plan_costs(
     shares, costs = _assign_partitions(client, data.X, data.sizes), []
     for address, share in shares.items():
         n_rows, sent_bytes, peak_bytes = sum(data.sizes[i] for i in share), None, None
+        n_stored = sum(measured[i].n_stored for i in share) if keeps_sparse else 0
         if columns is not None:
             tree = TreeHistograms.from_settings(n_features, columns, settings)
-            sent_bytes = columns.trees_per_round * tree.count_sent_bytes(len(shares))
-            peak_bytes = memory.get(address, 0)
+            if n_stored == 0:
+                sent_bytes = columns.trees_per_round * tree.count_sent_bytes(len(shares))
+            peak_bytes = memory.get(address, 0) + STORED_BYTES * n_stored
             peak_bytes += predict_training_bytes(n_rows, n_features, columns, settings)
-        data_bytes = sum(measured[i][1] for i in share)
+        data_bytes = sum(measured[i].n_bytes for i in share)
         costs.append(WorkerCosts(address, share, n_rows, data_bytes, sent_bytes, peak_bytes))
     return costs
 

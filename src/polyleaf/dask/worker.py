@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from distributed import get_worker, secede
 
+from polyleaf.binned_data.binned import Codes
 from polyleaf.binned_data.binning import BinMapper
 from polyleaf.binned_data.data_iter import (
     concatenate_categories,
@@ -81,7 +82,7 @@ class Partition(NamedTuple):
 class BinnedRows(NamedTuple):
     """Rows as training reads them."""
 
-    codes: np.ndarray  # (n_columns, n_rows)
+    codes: Codes
     features: np.ndarray | None  # (n_columns, n_rows), raw features, for linear leaves
     categories: Sequence[CategoryColumn] = ()  # features of more than 255 categories
     binned: BinnedRows | None = None  # the rows before columns were derived from these features
@@ -91,16 +92,16 @@ class BinnedRows(NamedTuple):
         features = None if self.features is None else self.features.take(rows, axis=1)
         columns = [replace(column, index=column.index[rows]) for column in self.categories]
         binned = None if self.binned is None else self.binned.take(rows)
-        return BinnedRows(self.codes.take(rows, axis=1), features, columns, binned)
+        return BinnedRows(self.codes.rows(rows), features, columns, binned)
 
     @staticmethod
     def concatenate(parts: Sequence[BinnedRows]) -> BinnedRows:
         """Concatenate the rows of partitions."""
         features = [part.features for part in parts if part.features is not None]
         binned = [part.binned for part in parts if part.binned is not None]
-        sizes = [part.codes.shape[1] for part in parts]
+        sizes = [part.codes.n_rows for part in parts]
         return BinnedRows(
-            np.concatenate([part.codes for part in parts], axis=1),
+            Codes.concatenate([part.codes for part in parts]),
             np.concatenate(features, axis=1) if features else None,
             concatenate_categories([part.categories for part in parts], sizes),
             BinnedRows.concatenate(binned) if binned else None,
@@ -366,19 +367,29 @@ def summarise(
 
 
 def bin_partition(
-    X: DataLike, mapper: BinMapper, keep_features: bool, feature_names: Sequence[str] | None
+    X: DataLike,
+    mapper: BinMapper,
+    keep_features: bool,
+    feature_names: Sequence[str] | None,
+    rare: np.ndarray | None = None,
 ) -> BinnedRows:
-    """Bin the rows of a partition; `feature_names`: names of columns of an array."""
+    """Bin the rows of a partition.
+
+    `feature_names`: names of columns of an array. `rare`: features that stay sparse.
+    """
     table = read_features(X, feature_names=feature_names, reference=mapper)
     features = mapper.get_raw_values(table) if keep_features else None
     indices = mapper.high_cardinality_features_
     columns = [column for column in table.categories if column.feature in indices]
-    return BinnedRows(mapper.transform(table, 1), features, columns)
+    is_sparse = rare is not None and not keep_features  # linear leaves read the codes of every row
+    codes = mapper.encode(table, 1, sparse=is_sparse, rare=rare)
+    assert isinstance(codes, Codes)
+    return BinnedRows(codes, features, columns)
 
 
 def count_binned_rows(rows: BinnedRows) -> int:
     """Return the number of rows of a partition."""
-    return int(rows.codes.shape[1])
+    return rows.codes.n_rows
 
 
 def derive(
@@ -396,8 +407,10 @@ def derive(
     binned = BinnedRows.concatenate(rows).to_dataset(mapper, n_threads)
     is_first = run.init_model is None
     derived = derive_columns(binned, target, run.objective, n_threads, is_first=is_first)
-    ends = np.cumsum([part.codes.shape[1] for part in rows])[:-1]
-    codes = np.split(derived.codes, ends, axis=1)
+    ends = np.cumsum([part.codes.n_rows for part in rows])[:-1]
+    codes = [
+        Codes(part.shape[1], len(part), part) for part in np.split(derived.codes, ends, axis=1)
+    ]
     features: list[Any] = [None] * len(rows)
     if derived.features is not None:
         features = np.split(derived.features, ends, axis=1)
@@ -495,7 +508,7 @@ def make_eval_set(
         codes, features, *_ = BinnedRows.concatenate(parts)
         row_data, is_sparse = concatenate_rows(rows), shared.run.settings.has_sparse_targets
         if row_data.query is not None:
-            row_data = read_queries(row_data, codes.shape[1])
+            row_data = read_queries(row_data, codes.n_rows)
         target = encode_evaluation_target(
             row_data, name=f"y of {name!r}", like=encoding, is_sparse=is_sparse
         )
@@ -510,7 +523,12 @@ def make_eval_set(
             offset = initial_scores.scale(1.0)
         evaluated = target.rows.replace(offset=offset)
         return EvalSet(
-            name, codes, evaluated, shared.run.metrics, features, initial_scores=initial_scores
+            name,
+            codes.array(),
+            evaluated,
+            shared.run.metrics,
+            features,
+            initial_scores=initial_scores,
         )
 
 
