@@ -623,8 +623,7 @@ class BinMapper:
 
     def _build_lookups(self) -> None:
         """Build the search table and the dicts from category to code, which are not saved."""
-        values = np.concatenate([np.empty(0), *self.thresholds_])
-        offsets = np.cumsum([0, *map(len, self.thresholds_)])
+        values, offsets = self.concatenate_thresholds()
         is_float64 = np.ascontiguousarray(self.float64_bins_)
         self._bin_table = _core.BinTable(values, offsets, is_float64)
         self._code_of: dict[int, dict[Category, int]] = {}
@@ -635,12 +634,22 @@ class BinMapper:
                 self._code_of[feature] = codes | dict.fromkeys(rare, len(kept))
 
     def __getstate__(self) -> dict[str, object]:
-        return {k: v for k, v in self.__dict__.items() if k not in _CACHED_ATTRIBUTES}
+        state = {k: v for k, v in self.__dict__.items() if k not in _CACHED_ATTRIBUTES}
+        if "spec_" in state:  # Dask sends every array of a pickle as a message of its own
+            state["thresholds_"] = self.concatenate_thresholds()
+        return state
 
-    def __setstate__(self, state: dict[str, object]) -> None:
+    def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         if "spec_" in state:
+            values, offsets = state["thresholds_"]
+            self.thresholds_ = np.split(values, offsets[1:-1])
             self._build_lookups()
+
+    def concatenate_thresholds(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Return the thresholds of all columns, and where each column begins and the last ends."""
+        values = np.concatenate([np.empty(0), *self.thresholds_])
+        return values, np.cumsum([0, *map(len, self.thresholds_)])
 
     # ---- tables
 

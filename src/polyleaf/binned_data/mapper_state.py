@@ -54,9 +54,10 @@ def write_state(mapper: BinMapper) -> tuple[JsonObject, dict[str, np.ndarray]]:
         ],
         "transforms_regressors": mapper.regressor_transform_ is not None,
     }
+    thresholds, offsets = mapper.concatenate_thresholds()
     arrays: dict[str, np.ndarray] = {
-        "thresholds": np.concatenate([np.empty(0), *mapper.thresholds_]),
-        "offsets": np.cumsum([0, *map(len, mapper.thresholds_)]),
+        "thresholds": thresholds,
+        "offsets": offsets,
         "float64_bins": mapper.float64_bins_.astype(np.uint8),
     }
     if mapper.ranges_ is not None:

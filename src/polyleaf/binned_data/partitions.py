@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from polyleaf.binned_data.binning import SPARSE_SHARE, BinMapper
+from polyleaf.binned_data.binning import BinMapper
 from polyleaf.binned_data.data_iter import (
     CategorySummary,
     DataSummary,
@@ -25,6 +25,10 @@ from polyleaf.binned_data.high_cardinality import sum_category_weights
 from polyleaf.runtime.types import DataLike
 from polyleaf.user_data.feature_table import DenseBlock, FeatureSpec, SparseBlock, to_sparse_block
 from polyleaf.user_data.features import read_features
+
+# Share of stored values up to which columns stay sparse. It is larger than on one machine, since
+# ranks send and keep the histograms of small nodes as well.
+SPARSE_SHARE = 0.15
 
 
 class PartitionSummary(NamedTuple):

@@ -26,8 +26,8 @@ from dask.sizeof import sizeof
 from distributed import Client, Future, Worker, wait
 from scipy.sparse import issparse
 
-from polyleaf.binned_data.binning import SPARSE_SHARE, BinMapper
-from polyleaf.binned_data.partitions import find_rare_features, merge_summaries
+from polyleaf.binned_data.binning import BinMapper
+from polyleaf.binned_data.partitions import SPARSE_SHARE, find_rare_features, merge_summaries
 from polyleaf.dask.communicator import CommunicatorPlugin
 from polyleaf.dask.costs import (
     STORED_BYTES,
