@@ -261,3 +261,5 @@ def test_rows_to_compare_are_needed(model):
         measure_drift(model, X[:0])
     with pytest.raises(ValueError, match="X_reference has no rows"):
         measure_drift(model, X, X_reference=X[:0])
+    with pytest.raises(ValueError, match="alpha must be a probability between 0 and 1, got 5"):
+        measure_drift(model, X, alpha=5)

@@ -380,6 +380,9 @@ def test_invalid_uses_raise() -> None:
         PolyleafRegressor(init=Ridge().fit(X, Y), **ROUNDS).fit(X, Y, init_scores=Y[1:])
     with pytest.raises(ValueError, match="neither decision_function nor predict_proba"):
         PolyleafClassifier(init=Ridge(), **ROUNDS).fit(X, Y[:, 0] > 0)
+    one_output = r"init=LogisticRegression cannot be fitted: y should be a 1d .* MultiOutputClass"
+    with pytest.raises(ValueError, match=one_output):
+        PolyleafClassifier(init=LogisticRegression(), **ROUNDS).fit(X, Y > 0)
     for init in ("zero", 3):
         with pytest.raises(ValueError, match=r"init' parameter .* an object implementing 'fit'"):
             PolyleafRegressor(init=init, **ROUNDS).fit(X, Y)

@@ -33,6 +33,9 @@ def test_features_are_named(parameters):
     (message,) = fit_messages(X, **TIMED, **parameters)
     assert "trend (100%), year (100%), level (5" in message
     assert "hour" not in message and "season" not in message
+    assert message.endswith('or try a linear model beside the trees (init="auto").')
+    (message,) = fit_messages(X, **TIMED, **parameters, init="linear")
+    assert message.endswith("or replace them by differences to earlier values.")
 
 
 def test_arrays_data_sets_and_times():

@@ -281,6 +281,37 @@ def test_outputs_without_targets_keep_their_values():
     assert (new[1:, 1] != old[1:, 1]).any()
 
 
+@pytest.mark.parametrize("objective", ["squared_error", "quantile", "normal", "logistic"])
+def test_targets_without_values_keep_their_predictions(objective):
+    """Other targets are refitted: the columns of a matrix, or a task."""
+    X, Y = golden.numbers(), golden.values()
+    cls, parameters = PolyleafRegressor, {"objective": objective, "missing_targets": "ignore"}
+    if objective == "logistic":
+        cls, Y = PolyleafClassifier, (Y > np.median(Y, axis=0)).astype(float)
+    if objective == "quantile":
+        parameters |= {"quantile_alpha": [0.1, 0.9], "calibrate_quantiles": False}
+    model = cls(**SMALL | parameters).fit(X, Y + 9 * (cls is PolyleafRegressor))
+    before = model.predict_raw(X).reshape(len(X), Y.shape[1], -1)
+    Y_new = Y.copy()
+    Y_new[:, 1] = np.nan
+    after = model.refit(X[:200], Y_new[:200]).predict_raw(X).reshape(before.shape)
+    np.testing.assert_array_equal(after[:, 1], before[:, 1])
+    assert (after[:, 0] != before[:, 0]).any()
+    with pytest.raises(ValueError, match="y has no value of positive weight to learn from"):
+        model.refit(X, np.full_like(Y, np.nan))
+
+
+def test_tasks_without_values_keep_their_predictions():
+    X, Y = golden.numbers(), golden.values()
+    tasks = {"a": Y[:, 0] + 9, "b": (Y[:, 1] > 0).astype(float)}
+    model = PolyleafMultiTask(
+        {"b": "logistic", "a": "squared_error"}, missing_targets="ignore", **SMALL
+    ).fit(X, tasks)
+    before = model.predict(X)["a"]
+    model.refit(X, tasks | {"a": np.full(len(X), np.nan)})
+    np.testing.assert_array_equal(model.predict(X)["a"], before)
+
+
 def test_weights_of_zero_leave_rows_out():
     X, Y = golden.numbers(), golden.values()
     models = [PolyleafRegressor(**SMALL).fit(X, Y) for _ in range(2)]

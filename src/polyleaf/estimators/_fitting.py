@@ -242,6 +242,8 @@ def start_run(
         target = estimator._encode_target(rows, old_model, resolved, ranks)
     if is_new is not None:
         check_new_outputs(target, is_new, ranks)
+    if target.weight is not None and not ranks.any((target.weight > 0).any()):
+        raise ValueError("y has no value of positive weight to learn from.")
     objective = make_objective(estimator, target, resolved, old_model, ranks)
     if rows.weight is not None and target.weight is not None:
         penalty = max(estimator.reg_lambda, estimator.min_child_weight)

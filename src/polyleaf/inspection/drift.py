@@ -152,6 +152,8 @@ def measure_drift(
     >>> drift.features.index[drift.features["is_drifted"]].tolist()
     ['f2']
     """
+    if not 0 < alpha < 1:
+        raise ValueError(f"alpha must be a probability between 0 and 1, got {alpha!r}.")
     fitted = get_model(model)
     rows = _Rows(fitted, X, "X")
     counts, reference = fitted.bin_counts, None

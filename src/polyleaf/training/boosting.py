@@ -133,7 +133,7 @@ def make_model(run: TrainingRun, bound: Any) -> Model:
     if base_score is None:
         base_score = compute_base_score(bound, run.settings)
     if run.init_model is not None and run.decay_rate is not None:  # a refit
-        old, share = run.init_model.base_score, np.asarray(run.decay_rate)
+        old, share = run.init_model.base_score, _share_old_scores(run)
         mixed = share * old + (1.0 - share) * base_score
         base_score = np.where(share == 0, base_score, np.where(share == 1, old, mixed))
     metadata = run.metadata
@@ -153,6 +153,17 @@ def make_model(run: TrainingRun, bound: Any) -> Model:
         initial=run.initial,
         bin_counts=run.bin_counts,
     )
+
+
+def _share_old_scores(run: TrainingRun) -> np.ndarray:
+    """Return the share of each old base score in a refit: all of it if no row has the target."""
+    share, weight = np.asarray(run.decay_rate), run.target.weight
+    if weight is None or weight.ndim == 1 or run.target.is_sparse:
+        return share
+    is_trained = run.settings.workers.communicator.any((weight > 0).any(axis=0))
+    assert run.init_model is not None
+    columns = run.objective.score_columns(run.init_model.n_outputs)
+    return np.where(is_trained[columns], share, 1.0)
 
 
 def compute_base_score(bound: Any, settings: TrainConfig) -> np.ndarray:

@@ -263,7 +263,20 @@ class _Data:
             rows = rows[self.weight[rows] > 0]
             keywords = {_find_weight_parameter(init): self.weight[rows]}
         estimator: Any = clone(init)
-        return estimator.fit(select_rows(self.X, rows), select_rows(self.y, rows), **keywords)
+        y = select_rows(self.y, rows)
+        try:
+            return estimator.fit(select_rows(self.X, rows), y, **keywords)
+        except ValueError as error:
+            hint = "."
+            if y.ndim > 1:
+                hint = (
+                    '. If it learns one output, use init="linear", or MultiOutputRegressor or '
+                    "MultiOutputClassifier of scikit-learn."
+                )
+            name = type(init).__name__
+            raise ValueError(
+                f"init={name} cannot be fitted: {str(error).rstrip('.')}{hint}"
+            ) from error
 
     def read(self, estimator: Any, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the scores of all rows by an estimator that was fitted to some of them, and the

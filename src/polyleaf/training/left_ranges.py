@@ -13,12 +13,17 @@ _MIN_ROWS, _MAX_NAMES = 50, 5
 
 
 def warn_of_left_ranges(
-    mapper: BinMapper, earlier: np.ndarray, later: np.ndarray, outside: np.ndarray | None = None
+    mapper: BinMapper,
+    earlier: np.ndarray,
+    later: np.ndarray,
+    outside: np.ndarray | None = None,
+    init: object = None,
 ) -> None:
     """Warn of numeric features that many held-out rows have beyond the values of earlier rows.
 
     `earlier`, `later`: rows of each bin, see `Dataset.count_bins`. `outside` (n_features,): later
-    rows beyond the range of the bins, if these are of the earlier rows alone.
+    rows beyond the range of the bins, if these are of the earlier rows alone. `init`: the
+    parameter.
     """
     shares, begin = {}, 0
     for column in np.flatnonzero(mapper.counted_columns_).tolist():
@@ -39,10 +44,10 @@ def warn_of_left_ranges(
     worst = sorted(shares, key=lambda column: -shares[column])
     listed = [f"{names[f] if names else f'f{f}'} ({shares[f]:.0%})" for f in worst[:_MAX_NAMES]]
     more = f" and {len(worst) - _MAX_NAMES} more" if len(worst) > _MAX_NAMES else ""
+    hint = ', or try a linear model beside the trees (init="auto")' if init is None else ""
     warn_user(
         f"In order of time, features leave the range of earlier rows: {', '.join(listed)}{more} of "
         f"the held-out rows are beyond the middle {MIDDLE:.0%} of the earlier values, where "
         f"{1 - MIDDLE:.0%} are expected. Trees are constant beyond their range: leave these "
-        "features out, replace them by differences to earlier values, or try a linear model beside "
-        'the trees (init="auto").'
+        f"features out, or replace them by differences to earlier values{hint}."
     )

@@ -115,7 +115,9 @@ def prepare(
             earlier, later = run.rules.split(run.target.n_rows, HELD_OUT, 0, None)
             others = np.delete(np.arange(run.target.n_rows), earlier)
             counts = binned.count_bins() - binned.rows(others).count_bins()
-            warn_of_left_ranges(binned.mapper, counts, binned.rows(later).count_bins())
+            counts_of_later = binned.rows(later).count_bins()
+            init = getattr(params, "init", None)
+            warn_of_left_ranges(binned.mapper, counts, counts_of_later, init=init)
     if binned.has_high_cardinality:
         with measure_phase("binning"):
             run.dataset = derive_columns(
@@ -499,7 +501,8 @@ def _make_eval_set(params: SharedParameters, data: TrainingData, run: TrainingRu
         if name == VALIDATION and run.rules.time is not None:
             assert run.bin_counts is not None
             later = Dataset.from_codes(mapper, codes).count_bins()
-            warn_of_left_ranges(mapper, run.bin_counts, later, mapper.count_outside(table))
+            outside, init = mapper.count_outside(table), getattr(params, "init", None)
+            warn_of_left_ranges(mapper, run.bin_counts, later, outside, init)
     target = encode_evaluation_target(
         rows,
         name=f"y of {name!r}",

@@ -83,12 +83,12 @@ def widen_outputs(
 
 
 def check_new_outputs(target: Target, is_new: np.ndarray, ranks: Communicator) -> None:
-    """Raise a ValueError for a new target of a regression without a known value.
+    """Raise a ValueError for a new target or label without a known value.
 
     `is_new` (n_scores,): outputs that `widen_outputs` has added.
     """
     encoding, weight = target.encoding, target.weight
-    if encoding.kind != "regression" or weight is None or weight.ndim == 1:
+    if encoding.kind not in ("regression", "multilabel") or weight is None or weight.ndim == 1:
         return
     is_new_target = is_new.reshape(encoding.n_outputs, -1).all(axis=1)
     empty = np.flatnonzero(is_new_target & ~ranks.any((weight > 0).any(axis=0)))

@@ -629,8 +629,9 @@ def _encode_multilabel(
     n_labels = values.shape[1]
     read = read_weight(rows, values, n_labels, "y", ranks)
     check_related_names(rows.weight, names, "sample_weight of y")
-    check_outputs_have_weight(read, names, ranks)
-    if like is not None:
+    if like is None:
+        check_outputs_have_weight(read, names, ranks)
+    else:
         like._check_kind(like.kind == "multilabel", "y", "several labels per row")
         like._check_shape(values.shape, "y")
         like.check_names(RowData(rows.target), "y")
