@@ -103,3 +103,13 @@ def test_connected_groups_are_merged():
     assert joined[0] == joined[1] == joined[2] and len(set(joined)) == 3
     assert SplitRules(first).join(None).groups is first
     assert SplitRules().join(second).groups is second
+
+
+def test_copies_that_join_all_groups_are_divided():
+    groups, copies = np.array([0, 0, 1, 1, 2, 2]), np.array([0, 1, 1, 2, 2, 3])
+    assert not SplitRules(groups).join(copies).groups.any()
+    assert SplitRules(groups).keep_copies(copies).groups is groups
+    some = np.array([0, 1, 1, 2, 3, 4])
+    np.testing.assert_array_equal(SplitRules(groups).keep_copies(some).groups, [0, 0, 0, 0, 1, 1])
+    with pytest.raises(ValueError, match="groups join all queries to one"):
+        SplitRules(groups).keep_queries(copies)

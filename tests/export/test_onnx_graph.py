@@ -230,6 +230,17 @@ def test_categories_of_text_and_numbers_raise():
         to_onnx(est, input="columns")
 
 
+def test_check_allows_the_rounding_of_thousands_of_trees():
+    """Each of the last trees adds less to a float32 sum than its unit in the last place."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((12, 2))
+    y = np.sin(X) + 1
+    model = PolyleafRegressor(
+        n_estimators=20_000, learning_rate=0.002, quality="fast", max_leaves=8
+    )
+    to_onnx(model.fit(X, y))
+
+
 @pytest.mark.parametrize("name", ["frame with categories", "defaults, classes", "linear"])
 def test_export_compares_the_graph_with_the_model(name, monkeypatch):
     for layout in ("matrix", "columns"):

@@ -159,6 +159,30 @@ def test_time_limit_leaves_out_what_leaves_no_time_for_all_rows(monkeypatch):
     assert "members" not in model.metadata and now == 10.0 and model.n_rounds > 100
 
 
+@pytest.mark.parametrize("n_estimators", [None, 50])
+def test_time_limit_may_end_the_choice_of_an_initial_model(n_estimators):
+    X, Y = noise()
+    limit = TimeLimit(1e-9)
+    model = PolyleafRegressor(init="auto", n_estimators=n_estimators)
+    model.fit(X, Y, callbacks=[limit])
+    assert limit.was_reached and 0 < model.n_iter_ < 50
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_interrupt_between_rounds_keeps_the_first_hold_out_fit(monkeypatch):
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    X, Y = noise()
+    monkeypatch.setattr(auto_rounds, "_choose", interrupt)
+    with pytest.raises(KeyboardInterrupt, match="Training was interrupted"):
+        PolyleafRegressor().fit(X, Y)
+    model = PolyleafRegressor(on_interrupt="keep")
+    with pytest.warns(UserWarning, match="Training was interrupted; the .* complete rounds"):
+        model.fit(X, Y)
+    assert 0 < model.n_iter_ < 30 and np.isfinite(model.predict(X)).all()
+
+
 def test_slow_hold_out_fits_leave_time_for_all_rows(monkeypatch):
     """Rounds of the second candidate take a thousand times as long as rounds of the first one."""
 

@@ -141,6 +141,14 @@ class SplitRules(NamedTuple):
         component = connected_components(graph, directed=False)[1]
         return self._replace(groups=component[self.groups].astype(np.int64))
 
+    def keep_copies(self, copies: Rows | None) -> SplitRules:
+        """Return rules that keep copies of rows together, unless this leaves nothing to split.
+
+        `copies` (n_rows,): number of each different row, or None.
+        """
+        joined = self.join(copies)
+        return joined if joined.groups is None or joined.groups.any() else self
+
     def keep_queries(self, query: Rows) -> SplitRules:
         """Return rules that keep queries whole; the time of a query is that of its last row."""
         time = self.time
@@ -148,7 +156,13 @@ class SplitRules(NamedTuple):
             last = np.zeros(int(query.max()) + 1, np.int64)
             np.maximum.at(last, query, time)
             time = last[query]
-        return SplitRules(self.groups, time).join(query)
+        joined = SplitRules(self.groups, time).join(query)
+        if self.groups is not None and joined.groups is not None and not joined.groups.any():
+            raise ValueError(
+                "groups join all queries to one, which leaves nothing to split: pass groups of "
+                "whole queries."
+            )
+        return joined
 
     def split(
         self, n_rows: int, fraction: float, seed: int, classes: np.ndarray | None
@@ -259,7 +273,7 @@ def split_validation(
             "a fraction between 0 and 1."
         )
     rules = SplitRules(None, np.arange(n_rows) if order == "time" else None)
-    rules = rules.join(find_groups()) if query is None else rules.keep_queries(query)
+    rules = rules.keep_copies(find_groups()) if query is None else rules.keep_queries(query)
     if any(values is not None for values in rules):
         return rules.split(n_rows, fraction, seed, None)
     return split_rows(n_rows, n_validation, seed)

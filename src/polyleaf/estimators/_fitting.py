@@ -143,7 +143,8 @@ def fit_estimator(
             hold_out, has_time = find_n_estimators(
                 run, hold_out_metric, all_callbacks, is_fixed=not finds_rounds
             )
-            hold_out = hold_out if finds_rounds else None
+            if has_time and not finds_rounds:  # a training of fewer rounds is what was asked for
+                hold_out = None
         # The training on all rows is the last to read the data, and the largest.
         free_codes(run)
         if has_time:

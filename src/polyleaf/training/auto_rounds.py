@@ -50,7 +50,8 @@ N_HOLD_OUTS, MANY_EFFECTIVE_ROWS, SOME_EFFECTIVE_ROWS = 5, 3_000, 1_000
 # In the order of time: hold-out fits where a linear model may be used, and blocks of their rows.
 N_TIME_HOLD_OUTS, N_TIME_BLOCKS = 3, 12
 # A training that ends with less of the progress of a hold-out fit has the higher loss, although it
-# has more rows.
+# has more rows. Hold-out fits therefore leave at least this share of its time to the training of
+# the first candidate.
 MIN_PROGRESS = 0.5
 # The loss has to fall by this share, and in the order of time by so many standard errors over
 # blocks of held-out rows; less is noise.
@@ -166,16 +167,39 @@ def find_n_estimators(
     is_complete : bool
         False if Ctrl-C or a time limit has ended the search.
     """
-    assert run.make_hold_out_run is not None
     limits = [callback for callback in callbacks if isinstance(callback, TimeLimit)]
     for limit in limits:
         limit.start()
+    candidates, splits, fits = _make_candidates(run), list[_Split](), list[TrainingRun]()
+    try:
+        is_complete = _train_hold_outs(run, metric, limits, candidates, splits, fits, is_fixed)
+        if is_complete:
+            _choose_in_time(run, limits, candidates, splits, is_fixed)
+    except KeyboardInterrupt:  # between rounds
+        if not fits:
+            raise
+        fits[0].was_interrupted, is_complete = True, False
+    return (run.take_result(fits[0]) if is_complete else fits[0]), is_complete
+
+
+def _train_hold_outs(
+    run: TrainingRun,
+    metric: Metric,
+    limits: Sequence[TimeLimit],
+    candidates: list[_Candidate],
+    splits: list[_Split],
+    fits: list[TrainingRun],
+    is_fixed: bool,
+) -> bool:
+    """Train candidates on some of the rows; return False if Ctrl-C or a time limit has ended that.
+
+    `candidates`: those that are left out for lack of time are removed. `splits`, `fits`: filled
+    with the splits, and with the first hold-out fit.
+    """
+    assert run.make_hold_out_run is not None
     n_hold_outs = _count_hold_outs(run)
-    candidates, splits = _make_candidates(run), list[_Split]()
-    n_required = 1 if run.linear is None or not run.linear.is_optional else 2
-    n_cells, n_rounds = _count_cells(run), 0.0
-    max_rounds = run.rung.hold_outs.limit_rounds(n_cells)
-    first: TrainingRun | None = None
+    n_required = _count_required(run)
+    n_rounds, max_rounds = 0.0, run.rung.hold_outs.limit_rounds(_count_cells(run))
     has_weight = _have_weight(run.target.rows)
     for rows, held in iter_hold_outs(run, n_hold_outs):
         n_trained_on = max(1, has_weight[rows].sum())
@@ -189,7 +213,7 @@ def find_n_estimators(
             started = run.make_hold_out_run(started, rows, held, metric)
         splits.append(split)
         # The first split has as many candidates as time allows, and the others have the same ones.
-        is_first = first is None
+        is_first = not fits
         if not is_first:
             is_optional = len(candidates) > n_required and n_rounds > max_rounds
             seconds = sum(candidate.hold_out_seconds for candidate in candidates)
@@ -203,14 +227,15 @@ def find_n_estimators(
                     break
             base = started if candidate.is_started else split.run
             hold_out = base.replace(settings=candidate.member.apply(run.settings))
-            # Every hold-out fit but the first leaves time to train the first candidate on all rows.
-            reserved = 0.0 if first is None else candidates[0].estimate_seconds()
+            # The first hold-out fit tells how long its candidate trains on all rows.
+            reserved = MIN_PROGRESS * candidates[0].estimate_seconds() if fits else 0.0
             seconds = _get_remaining(limits)
             stopper = _train(hold_out, limits, is_fixed, reserved)
             seconds = seconds - _get_remaining(limits) if seconds < math.inf else 0.0
-            first = hold_out if first is None else first
+            if not fits:
+                fits.append(hold_out)
             if hold_out.was_interrupted or any(limit.was_reached for limit in limits):
-                return first, False
+                return False
             if stopper.lacks_time:
                 if is_first:
                     del candidates[i:]
@@ -232,15 +257,30 @@ def find_n_estimators(
                 is_better = _is_start_better(candidates[:2], splits, is_fixed)
                 for other in candidates[2:]:
                     other.is_started = is_better
-    max_rounds = run.rung.final.limit_rounds(n_cells)
+    return True
+
+
+def _count_required(run: TrainingRun) -> int:
+    """Return the number of candidates that are always compared."""
+    return 1 if run.linear is None or not run.linear.is_optional else 2
+
+
+def _choose_in_time(
+    run: TrainingRun,
+    limits: Sequence[TimeLimit],
+    candidates: list[_Candidate],
+    splits: Sequence[_Split],
+    is_fixed: bool,
+) -> None:
+    """Set the choice among candidates whose training on all rows does not take too long."""
+    max_rounds = run.rung.final.limit_rounds(_count_cells(run))
     remaining = _get_remaining(limits)
     if remaining < math.inf:
+        n_required = _count_required(run)
         max_rounds = min(max_rounds, remaining / (candidates[0].round_seconds or 1.0))
         others = [c for c in candidates[n_required:] if c.estimate_seconds() <= remaining]
         candidates = candidates[:n_required] + others
     _choose(run, candidates, max_rounds, splits, is_fixed)
-    assert first is not None
-    return run.take_result(first), True
 
 
 def _get_remaining(limits: Sequence[TimeLimit]) -> float:
@@ -250,7 +290,7 @@ def _get_remaining(limits: Sequence[TimeLimit]) -> float:
 
 def _lacks_time(seconds: float, candidate: _Candidate, limits: Sequence[TimeLimit]) -> bool:
     """Return whether hold-out fits of some seconds leave no time to train a candidate."""
-    return seconds + candidate.estimate_seconds() > _get_remaining(limits)
+    return seconds + MIN_PROGRESS * candidate.estimate_seconds() > _get_remaining(limits)
 
 
 class _Split(NamedTuple):

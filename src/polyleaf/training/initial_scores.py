@@ -306,7 +306,7 @@ def _cross_fit(
     mean, lowest = _average_columns(scores[used]), scores[used].min(axis=0)
     spread = np.ptp(scores[used], axis=0)
     rules = read_split_rules(p, training.rows, target.n_rows)
-    rules = rules.join(find_repeated_rows(hash_rows(p, training.X), target.values))
+    rules = rules.keep_copies(find_repeated_rows(hash_rows(p, training.X), target.values))
     out_of_fold = np.empty_like(scores)
     for rows, held in rules.iter_cross_fits(target.n_rows, N_FOLDS, seed, classes):
         check_parts(rows, held)

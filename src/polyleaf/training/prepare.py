@@ -194,8 +194,8 @@ def join_copies(
     rows, hashes = target.rows, hash_features()
     if rows.query is not None:
         rules = rules.keep_queries(rows.query)
-        return rules.join(find_repeated_queries(hashes, target.values, rows.query))
-    return rules.join(find_repeated_rows(hashes, target.values, rows.offset))
+        return rules.keep_copies(find_repeated_queries(hashes, target.values, rows.query))
+    return rules.keep_copies(find_repeated_rows(hashes, target.values, rows.offset))
 
 
 def check_rows(p: SharedParameters, X: DataLike, target: Target) -> int:
