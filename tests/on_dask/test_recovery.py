@@ -16,6 +16,7 @@ from distributed import Client, LocalCluster, Status, get_worker, wait  # noqa: 
 from distributed.comm import CommClosedError  # noqa: E402
 
 from polyleaf import PolyleafRanker, PolyleafRegressor  # noqa: E402
+from polyleaf.binned_data.partitions import SPARSE_SHARE  # noqa: E402
 from polyleaf.callbacks import Callback  # noqa: E402
 from polyleaf.dask import DaskPolyleafRanker, DaskPolyleafRegressor, driver, worker  # noqa: E402
 from polyleaf.dask.communicator import CommunicatorPlugin  # noqa: E402
@@ -178,9 +179,10 @@ def test_workers_lost_while_the_fit_is_planned(client, local, is_first, monkeypa
 
 
 @pytest.mark.filterwarnings("ignore:Lost")
-def test_a_worker_lost_while_sparse_features_are_binned(client, monkeypatch):
+def test_workers_lost_while_sparse_features_are_binned_and_split(client, monkeypatch):
     X, Y = make_data()
-    X = sp.csr_matrix(np.where(X > 1, X, 0))
+    X = sp.csr_matrix(np.where(X > 1.1, X, 0))
+    assert max(np.diff(X.tocsc().indptr)) <= SPARSE_SHARE * len(Y)
     read, lost = worker.read_features, []
 
     def lose_one(part, **options):
@@ -191,8 +193,10 @@ def test_a_worker_lost_while_sparse_features_are_binned(client, monkeypatch):
 
     monkeypatch.setattr(worker, "read_features", lose_one)
     parts = [[dask.delayed(v[i : i + 30]) for i in range(0, len(Y), 30)] for v in (X, Y)]
-    model = DaskPolyleafRegressor(client=client, **SMALL).fit(*parts)
+    AfterRound.act = staticmethod(lambda address: close_workers(client, {address}))
+    model = DaskPolyleafRegressor(client=client, **SMALL).fit(*parts, callbacks=[AfterRound()])
     assert lost and lost[0] not in client.nthreads()
+    assert any(restart.round == 3 for restart in model.restarts_)
     assert model.to_local().save_model() == PolyleafRegressor(**SMALL).fit(X, Y).save_model()
 
 
