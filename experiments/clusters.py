@@ -16,7 +16,7 @@ from .harness.paper import Figures, Paper, Subject, Table, make_table
 from .scores import SCORES
 
 SETS = {"delicious": "Delicious, 983 labels", "rcv1_subset1": "rcv1, subset 1, sparse X"}
-REPEATS, ROUNDS, PARTITIONS, MEMORY = 3, 20, 4, "10 GiB"
+REPEATS, ROUNDS, PARTITIONS, MEMORY = 2, 5, 4, "10 GiB"
 LOCAL, VECTOR = "Polyleaf, two threads", "XGBoost, vector leaves"
 METHODS = ("Polyleaf", LOCAL, "XGBoost", VECTOR)
 PLACES = (1, 3, 5)
