@@ -100,6 +100,13 @@ def test_time_series_splitter():
     assert all(train.max() < valid.min() for train, valid in rows)
 
 
+def test_groups_that_span_the_whole_time_cannot_be_divided():
+    X, rng = np.arange(40.0)[:, None], np.random.default_rng(0)
+    search = PolyleafRegressorCV(n_candidates=2)
+    with pytest.raises(ValueError, match="groups must not span the whole time"):
+        search.fit(X, X[:, 0], groups=rng.integers(0, 3, 40), time=np.arange(40))
+
+
 def test_splitter_with_a_dataset():
     y = np.arange(20.0)
     ours = split(y, cv=TimeSeriesSplit(3), X=Dataset(y[:, None]))

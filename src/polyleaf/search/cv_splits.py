@@ -27,7 +27,7 @@ from polyleaf.binned_data.random_rows import SplitRules, split_rows_stratified
 from polyleaf.objectives import Objective
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
-from polyleaf.training.prepare import VALIDATION
+from polyleaf.training.prepare import VALIDATION, check_parts
 from polyleaf.training.training_run import TrainingData
 from polyleaf.user_data.target import Target
 from polyleaf.user_data.validation import describe_type
@@ -128,6 +128,8 @@ def split_rows(
         number = None if cv is None else int(cv)
         if rules.time is not None:
             folds = list(_split_in_time(number, n_rows, rules))
+            for train, valid in folds:
+                check_parts(train, valid)
         elif data.rows.groups is None and rules.groups is not None:
             # Copies of a row are drawn as one row.
             _, first = np.unique(rules.groups, return_index=True)
