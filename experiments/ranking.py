@@ -14,6 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.model_selection import GroupKFold
 
+from polyleaf import PolyleafRanker, RowData
+from polyleaf.metrics.queries import QueryMetric
+
 from .harness.context import Context, require_module
 from .harness.paper import Figures, Paper, Subject, Table, make_table
 from .sets import find
@@ -214,8 +217,6 @@ def _polyleaf(
     positions: np.ndarray | None = None,
     **options: Any,
 ) -> Any:
-    from polyleaf import PolyleafRanker
-
     defaults = {"n_estimators": ROUNDS, "learning_rate": RATE, "max_leaves": LEAVES}
     model = PolyleafRanker(objective, n_jobs=context.threads, random_state=seed)
     model.set_params(**defaults | options)
@@ -308,9 +309,6 @@ METHODS = (
 
 
 def _ndcg(part: Part, scores: np.ndarray, k: int, goal: int = 0) -> float:
-    from polyleaf import RowData
-    from polyleaf.metrics.queries import QueryMetric
-
     y = part.y.reshape(len(part.y), -1)[:, [goal]]
     rows = RowData(y, query=part.query)
     return QueryMetric("ndcg", k).bind(rows)(np.asarray(scores).reshape(-1, 1))
