@@ -530,11 +530,12 @@ def test_chosen_goal_weights(front, tmp_path):
         ({"goal": 2}, "goal names goal 2, but goals are numbered from 0 to 1"),
         ({"goal": "margin"}, "names the goal"),
         ({"max_loss": 1.0}, "max_loss must be"),
+        ({"y": Y * [1, np.nan]}, "Goal 1 of y has no judgement"),
     ],
 )
 def test_wrong_choice(front, options, message):
     with pytest.raises(ValueError, match=message):
-        front.choose_goal_weights(X, Y, qid=QID, **options)
+        front.choose_goal_weights(X, **{"y": Y, "qid": QID} | options)
 
 
 def test_choice_needs_goals(model):

@@ -185,16 +185,18 @@ def test_goals_are_averaged():
         assert each[k] == metric(rows.column(k), scores[:, k])
 
 
-def test_rows_without_weight_are_left_out():
-    rows, scores = make_rows(n_goals=2)
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_without_weight_are_left_out(kind):
+    rows, scores = make_rows(n_goals=3)
     weight = np.random.default_rng(0).choice([0.0, 1.0], rows.target.shape)
-    _, each = (
-        get_metric("map", XeNdcg()).bind(rows.replace(weight=weight)).value_and_per_output(scores)
-    )
+    weight[:, 2], rows.target[weight == 0] = 0.0, 9.0
+    metric = get_metric(kind, XeNdcg())
+    value, each = metric.bind(rows.replace(weight=weight)).value_and_per_output(scores)
     for k in range(2):
         known = weight[:, k] > 0
         part = RowData(rows.target[known, k], query=rows.query[known])
-        assert each[k] == pytest.approx(evaluate("map", part, scores[known, k]), abs=1e-14)
+        assert each[k] == pytest.approx(metric(part, scores[known, k]), abs=1e-14)
+    assert np.isnan(each[2]) and value == pytest.approx(each[:2].mean())
 
 
 def test_goal_weights_average_goals():

@@ -495,6 +495,11 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
         front = self.score_goals(
             X, y, sample_weight, qid=qid, group=group, metric=metric, offset=offset
         )
+        if unknown := np.flatnonzero(np.isnan(front[0])).tolist():
+            raise ValueError(
+                f"Goal {unknown[0]} of y has no judgement of positive weight in these rows, so its "
+                "trade-off with others is unknown: pass rows that are judged for every goal."
+            )
         kept = front[:, number]
         others = np.delete(front, number, axis=1).mean(axis=1)
         others[kept < (1 - max_loss) * kept.max()] = -np.inf

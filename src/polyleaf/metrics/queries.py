@@ -141,8 +141,11 @@ class BoundQueryMetric:
             self._weights = np.asarray(metric.goal_weights, np.float64)
             self._weights /= self._weights.sum(axis=1, keepdims=True)
 
-    def _make_goal(self, query: np.ndarray, whole: Queries, goal: int) -> _Goal:
+    def _make_goal(self, query: np.ndarray, whole: Queries, goal: int) -> _Goal | None:
+        """Return the rated rows of a goal; None if there are none."""
         metric, rows = self.metric, np.flatnonzero(whole.is_rated[:, goal])
+        if not len(rows):
+            return None
         target = self._target[rows, goal]
         queries = Queries.make(query[rows], 1, whole.row_weight[rows, goal])
         relevant = (target > 0).astype(np.float64)
@@ -179,7 +182,9 @@ class BoundQueryMetric:
         is_known = total > 0
         return (float(per_output[is_known].mean()) if is_known.any() else np.nan), per_output
 
-    def _evaluate(self, goal: _Goal, scores: Floats) -> float:
+    def _evaluate(self, goal: _Goal | None, scores: Floats) -> float:
+        if goal is None:
+            return np.nan
         values = self._evaluate_queries(goal, scores)
         is_used = ~np.isnan(values)
         weight, values = goal.queries.weight[is_used, 0], values[is_used]
@@ -197,8 +202,11 @@ class BoundQueryMetric:
 
 
 def _find_largest_gain(gains: Gains, parts: tuple[RowData | None, ...]) -> float:
-    targets = [np.asarray(rows.target, np.float64) for rows in parts if rows is not None]
-    largest = max(float(target.max(initial=0.0)) for target in targets)
+    largest = 0.0
+    for rows in (rows for rows in parts if rows is not None):
+        target = np.asarray(rows.target, np.float64).reshape(rows.n_rows, -1)
+        weight = 1.0 if rows.weight is None else np.reshape(rows.weight, (rows.n_rows, -1))
+        largest = max(largest, float(np.where(weight > 0, target, 0.0).max(initial=0.0)))
     return float(compute_gains(np.array([largest]), gains)[0])
 
 
