@@ -25,7 +25,8 @@ from polyleaf import (
     PolyleafRegressor,
     load_model,
 )
-from polyleaf.inspection import ParetoDisplay, make_report
+from polyleaf.export import to_numeric_matrix
+from polyleaf.inspection import ParetoDisplay, make_report, measure_drift
 from polyleaf.runtime.collective import ThreadCommunicator
 from polyleaf.training import sampling
 from polyleaf.user_data.queries import number_queries
@@ -131,6 +132,10 @@ def test_column_of_a_table(model, kind, tmp_path):
         assert each.score(with_ids, y) == expected.score(X, y, qid=QID)
         assert same(each.shap_values(with_ids), expected.shap_values(X))
         assert same(each.apply(with_ids), expected.apply(X))
+        assert same(each.predictor()(with_ids), expected.predict(X))
+        assert same(measure_drift(each, with_ids).psi, measure_drift(expected, X).psi)
+        assert same(to_numeric_matrix(each, with_ids), to_numeric_matrix(expected, X))
+    assert "mrr" in make_report(fitted, with_ids, y).html
 
 
 @pytest.mark.parametrize(

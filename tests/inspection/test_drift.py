@@ -18,7 +18,7 @@ from polyleaf import (
     load_model,
     refit,
 )
-from polyleaf.inspection import measure_drift
+from polyleaf.inspection import OutputsDisplay, measure_drift, size_report
 from polyleaf.model import Model
 
 N_FEATURES = 6  # and a column of categories
@@ -212,8 +212,9 @@ def test_kinds_of_models():
     query = np.repeat(np.arange(40), 10)
     ranker = PolyleafRanker(n_estimators=2).fit(X, classes, qid=query)
     assert not measure_drift(ranker, X).is_drifted.any()
-    with pytest.raises(ValueError, match="score_goals evaluates"):
-        measure_drift(ranker, X, classes)
+    for evaluate in (measure_drift, size_report, OutputsDisplay.from_estimator):
+        with pytest.raises(ValueError, match="score_goals evaluates"):
+            evaluate(ranker, X, classes)
     counts = PolyleafRegressor(objective="poisson", n_estimators=2)
     counts.fit(X, classes, offset=np.zeros(400))
     with pytest.warns(UserWarning, match="offset"):

@@ -31,15 +31,12 @@ from polyleaf.settings.parameters import RankerParameters
 from polyleaf.training.fit import complete_objective
 from polyleaf.training.prepare import VALIDATION, collect_eval_sets
 from polyleaf.training.training_run import TrainingData
-from polyleaf.user_data.frames import as_frame
-from polyleaf.user_data.queries import get_query_ids, read_queries, separate_column
+from polyleaf.user_data.queries import drop_column, get_query_ids, read_queries, separate_column
 from polyleaf.user_data.target import Target, TargetEncoding, encode_regression
 from polyleaf.user_data.validation import count_rows, get_index
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
-
-    from polyleaf.user_data.feature_table import FeatureTable
 
 
 REPORTED_METRICS = ("ndcg", "ndcg@5", "ndcg@10", "map", "mrr")
@@ -246,7 +243,7 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
         if isinstance(ids, str):
             X, ids = separate_column(X, ids, "qid")
         else:
-            X = _drop_column(X, column)
+            X = drop_column(X, column)
         n_rows = len(rows.target) if X is None else count_rows(X)  # None: Dask keeps X elsewhere
         return data._replace(
             X=X, rows=read_queries(rows.replace(query=ids), n_rows, ranks, data.name)
@@ -298,10 +295,6 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
         ]
 
     # --- predictions ---
-
-    def _features(self, X: DataLike, n_threads: int | None = None) -> FeatureTable:
-        X = _drop_column(X, self.model_.metadata.get(QUERY_COLUMN))
-        return super()._features(X, n_threads)
 
     def _prediction_of_scores(self, scores: np.ndarray) -> np.ndarray:
         return scores
@@ -538,10 +531,3 @@ def _warn_of_equal_rows(target: Target) -> None:
             f"None of the {queries.n} queries has rows of different relevance, so there is no "
             "order to learn: qid must be the same for all rows that are ranked together."
         )
-
-
-def _drop_column(X: Any, column: str | None) -> Any:
-    """Return X without this column, if it is a table that has it."""
-    frame = None if column is None else as_frame(X)
-    has_column = frame is not None and column in frame.names
-    return separate_column(X, column, "qid")[0] if has_column else X

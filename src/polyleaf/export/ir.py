@@ -20,7 +20,6 @@ from polyleaf.model.trees import Tree
 from polyleaf.runtime.capabilities import PLACES, check, refuse
 from polyleaf.runtime.types import ModelLike
 from polyleaf.user_data.feature_table import CategoryColumn, DenseBlock, FeatureTable
-from polyleaf.user_data.features import read_features
 from polyleaf.user_data.target import TargetEncoding
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -324,7 +323,7 @@ def to_numeric_matrix(model: ModelLike, X: object) -> np.ndarray:
     """
     ir = build_ir(model)
     mapper = ir.model.mapper
-    table = read_features(X, reference=mapper)
+    table = ir.model.prepare_features(X)
     matrix: np.ndarray = np.zeros((table.n_rows, table.n_features), ir.dtype)
     for block in table.dense:
         for column, feature in enumerate(block.features.tolist()):

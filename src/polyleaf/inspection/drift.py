@@ -300,8 +300,6 @@ def _summarise_outputs(
     summary |= {name: np.quantile(predicted, q, axis=0) for name, q in _QUANTILES.items()}
     if y is None:
         return names, summary, {}
-    if "relevance" in model.objective.target_kinds:
-        raise ValueError("y is not taken for a ranking: score_goals evaluates the queries.")
     tasks = [place.task.name for place in model.objective.tasks]
     scorer = Scorer(model, rows.table, y, metrics=dict.fromkeys(tasks, "d2") if tasks else None)
     error = scorer(raw)

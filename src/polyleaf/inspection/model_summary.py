@@ -566,6 +566,8 @@ class Scorer:
                 "The model cannot be scored: no estimator trained it, so its kind of target is "
                 "unknown."
             )
+        if "relevance" in model.objective.target_kinds:
+            raise ValueError("y is not taken for a ranking: score_goals evaluates the queries.")
         self.table = X if isinstance(X, Dataset) else model.prepare_features(X)
         encoding = decode_target_encoding(model.metadata, model.n_outputs)
         target = encoding.encode(RowData(y, sample_weight), normalized=False)

@@ -19,7 +19,7 @@ from polyleaf.model import combine, serialize, statistics, storage
 from polyleaf.model.html import render_model
 from polyleaf.model.initial import InitialModel, top_scores
 from polyleaf.model.leaf_kinds import Leaves, TreeOutputs
-from polyleaf.model.metadata import MEMBERS
+from polyleaf.model.metadata import MEMBERS, QUERY_COLUMN
 from polyleaf.model.prediction import (
     Predictor,
     compute_scores,
@@ -37,6 +37,7 @@ from polyleaf.runtime.compatibility import add_version, remove_version
 from polyleaf.runtime.types import DataLike, JsonObject, ModelLike
 from polyleaf.sketching.projections import Projection
 from polyleaf.user_data.feature_table import FeatureTable
+from polyleaf.user_data.queries import drop_column
 from polyleaf.user_data.validation import check_names, check_vector
 
 if TYPE_CHECKING:
@@ -306,7 +307,7 @@ class Model(ModelData):
     def prepare_features(
         self, X: Inputs | None, n_threads: int = 1, estimator: object = None
     ) -> FeatureTable:
-        """Read X, and project it if the model has a projection.
+        """Read X, without a column of queries, and project it if the model has a projection.
 
         Parameters
         ----------
@@ -325,6 +326,7 @@ class Model(ModelData):
             return X
         if isinstance(X, Dataset):
             raise TypeError("X is a Dataset, whose bins suffice for predictions only: pass raw X.")
+        X = drop_column(X, self.metadata.get(QUERY_COLUMN))
         table = read_rows(X, self.mapper, self.projection, estimator, n_threads)
         if self.initial is None:
             return table

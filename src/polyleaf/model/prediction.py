@@ -12,6 +12,7 @@ import polyleaf._core as _core
 from polyleaf.binned_data.binning import BinMapper
 from polyleaf.binned_data.high_cardinality import Category
 from polyleaf.model.leaf_kinds import LEAF_KINDS
+from polyleaf.model.metadata import QUERY_COLUMN
 from polyleaf.runtime.capabilities import check, refuse
 from polyleaf.runtime.checks import require_choice
 from polyleaf.runtime.cuda import as_device_array, get_device, is_device_array
@@ -19,6 +20,7 @@ from polyleaf.runtime.types import DataLike
 from polyleaf.sketching.projections import Projection, read_numbers
 from polyleaf.user_data.feature_table import FeatureTable
 from polyleaf.user_data.features import make_infinity_error, read_features
+from polyleaf.user_data.queries import drop_column
 from polyleaf.user_data.read_target import get_column_names, get_given_names
 from polyleaf.user_data.validation import abbreviate_names, replace_nulls_with_nan
 
@@ -370,6 +372,7 @@ class Predictor:
             raise TypeError(
                 "rows must not be a sparse matrix: pass rows.toarray(), or use the estimator."
             )
+        rows = drop_column(rows, self._model.metadata.get(QUERY_COLUMN))
         names, expected = get_given_names(rows), self._model.mapper.feature_names_
         if names is not None and expected is not None and names != expected:
             raise ValueError(

@@ -142,6 +142,13 @@ def separate_column(X: Any, name: object, argument: str) -> tuple[Any, Any]:
     return native.select(others) if hasattr(native, "select") else native[others], values
 
 
+def drop_column(X: Any, column: str | None) -> Any:
+    """Return X without this column, if it is a table that has it."""
+    frame = None if column is None else as_frame(X)
+    has_column = frame is not None and column in frame.names
+    return separate_column(X, column, "qid")[0] if has_column else X
+
+
 def _spread_weights(weight: DataLike | None, query: NDArray[np.int64]) -> Any:
     """Return the weight of each row, where weights may be those of the queries.
 
