@@ -18,7 +18,7 @@ from polyleaf.model.metadata import get_raw_decision_thresholds
 from polyleaf.model.model import get_model
 from polyleaf.model.trees import Tree
 from polyleaf.runtime.capabilities import PLACES, check, refuse
-from polyleaf.runtime.types import ModelLike
+from polyleaf.runtime.types import DataLike, ModelLike
 from polyleaf.user_data.feature_table import CategoryColumn, DenseBlock, FeatureTable
 from polyleaf.user_data.target import TargetEncoding
 
@@ -305,7 +305,7 @@ def _make_check_rows(ir: ModelIR) -> FeatureTable:
     return table
 
 
-def to_numeric_matrix(model: ModelLike, X: object) -> np.ndarray:
+def to_numeric_matrix(model: ModelLike, X: DataLike) -> np.ndarray:
     """Convert X to the numeric matrix that exported models read.
 
     Parameters
