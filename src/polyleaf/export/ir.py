@@ -305,7 +305,7 @@ def _make_check_rows(ir: ModelIR) -> FeatureTable:
     return table
 
 
-def to_numeric_matrix(model: ModelLike, X: DataLike) -> np.ndarray:
+def to_numeric_matrix(model: ModelLike, X: DataLike | FeatureTable) -> np.ndarray:
     """Convert X to the numeric matrix that exported models read.
 
     Parameters
