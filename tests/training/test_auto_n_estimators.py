@@ -18,7 +18,7 @@ from polyleaf import (
 from polyleaf.binned_data.random_rows import SplitRules, split_rows_stratified
 from polyleaf.callbacks import Checkpoint, EarlyStopping, TimeLimit
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
-from polyleaf.training import auto_rounds
+from polyleaf.training import auto_rounds, hold_out_search
 from polyleaf.user_data.target import encode_evaluation_target
 
 
@@ -64,9 +64,11 @@ def test_noise_free_targets_have_more_rounds():
 @pytest.mark.parametrize("rate", [0.3, 0.8])
 def test_high_learning_rate_is_not_doubled(rate, monkeypatch):
     seen = []
-    boost = auto_rounds.boost
+    boost = hold_out_search.boost
     monkeypatch.setattr(
-        auto_rounds, "boost", lambda run, *a: seen.append(run.settings.boosting) or boost(run, *a)
+        hold_out_search,
+        "boost",
+        lambda run, *args: seen.append(run.settings.boosting) or boost(run, *args),
     )
     PolyleafRegressor(learning_rate=rate).fit(*noise())
     assert {(run.learning_rate, run.n_estimators) for run in seen} == {
@@ -144,8 +146,8 @@ def test_time_limit_leaves_out_what_leaves_no_time_for_all_rows(monkeypatch):
         assert not limit.was_reached
         return fitted.model_
 
-    now, _train = 0.0, auto_rounds._train
-    monkeypatch.setattr(auto_rounds, "_train", train)
+    now, _train = 0.0, hold_out_search._train
+    monkeypatch.setattr(hold_out_search, "_train", train)
     rng = np.random.default_rng(0)
     X = rng.random((4000, 3))
     y = np.sin(9 * X).sum(axis=1)
@@ -174,7 +176,7 @@ def test_interrupt_between_rounds_keeps_the_first_hold_out_fit(monkeypatch):
         raise KeyboardInterrupt
 
     X, Y = noise()
-    monkeypatch.setattr(auto_rounds, "_choose", interrupt)
+    monkeypatch.setattr(hold_out_search._Search, "_choose", interrupt)
     with pytest.raises(KeyboardInterrupt, match="Training was interrupted"):
         PolyleafRegressor().fit(X, Y)
     model = PolyleafRegressor(on_interrupt="keep")
@@ -193,8 +195,8 @@ def test_slow_hold_out_fits_leave_time_for_all_rows(monkeypatch):
         now += 0.001 if len(hold_outs) == 1 else 1.0
         return _after_iteration(stopper, *arguments)
 
-    _after_iteration = auto_rounds._HoldOutStopper.after_iteration
-    monkeypatch.setattr(auto_rounds._HoldOutStopper, "after_iteration", after_iteration)
+    _after_iteration = hold_out_search._HoldOutStopper.after_iteration
+    monkeypatch.setattr(hold_out_search._HoldOutStopper, "after_iteration", after_iteration)
     rng = np.random.default_rng(0)
     X = rng.random((4000, 3))
     y = np.sin(9 * X).sum(axis=1)
@@ -291,9 +293,9 @@ def test_held_out_rows_weigh_as_training_rows(kind, n_labels, monkeypatch):
         "sample_weight": ({}, {"sample_weight": weight}),
     }[kind]
     weights = []
-    boost = auto_rounds.boost
+    boost = hold_out_search.boost
     monkeypatch.setattr(
-        auto_rounds,
+        hold_out_search,
         "boost",
         lambda run, *a: weights.append(run.eval_sets[0].rows.weight) or boost(run, *a),
     )
@@ -393,13 +395,13 @@ def test_hold_out_without_weight_uses_the_default_rounds(monkeypatch):
 
 @pytest.mark.parametrize("mode", ["keep", "raise"])
 def test_interruption_keeps_trained_rounds(mode, monkeypatch):
-    class Impatient(auto_rounds._HoldOutStopper):
+    class Impatient(hold_out_search._HoldOutStopper):
         def after_iteration(self, model, epoch, evals_log):
             if epoch == 4:
                 raise KeyboardInterrupt
             return False
 
-    monkeypatch.setattr(auto_rounds, "_HoldOutStopper", Impatient)
+    monkeypatch.setattr(hold_out_search, "_HoldOutStopper", Impatient)
     X, Y = noise()
     model = PolyleafRegressor(on_interrupt=mode)
     if mode == "keep":

@@ -25,7 +25,7 @@ from polyleaf.export import to_c, to_numeric_matrix, to_onnx
 from polyleaf.export.c_header import _run_program
 from polyleaf.objectives.registry import resolve_objective
 from polyleaf.runtime.row_data import RowData
-from polyleaf.training import auto_rounds
+from polyleaf.training import auto_rounds, hold_out_search
 from polyleaf.training.linear_models import LinearFit
 from polyleaf.user_data.features import read_features
 from polyleaf.user_data.target import encode_regression
@@ -160,7 +160,7 @@ def test_hold_outs_in_the_order_of_time_are_one_after_another() -> None:
             yield rows, held
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(auto_rounds, "iter_hold_outs", note)
+        patch.setattr(hold_out_search, "iter_hold_outs", note)
         PolyleafRegressor(init="auto", validation_order="time", **QUICK).fit(X, Y)
     assert seen == [(400, 400, 499), (300, 300, 399), (200, 200, 299)]
 
@@ -183,9 +183,9 @@ def test_hold_outs_and_their_blocks_have_weights() -> None:
         model = PolyleafRegressor(init="auto", random_state=0, n_jobs=1)
         return model.fit(*rows, time=time, **options)
 
-    iter_blocks = auto_rounds._Split.iter_blocks
+    iter_blocks = hold_out_search._Split.iter_blocks
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(auto_rounds._Split, "iter_blocks", note)
+        patch.setattr(hold_out_search._Split, "iter_blocks", note)
         plain = fit(X, Y, time=time)
     assert seen and all(
         block[-1] <= later[0] for blocks in seen for block, later in pairwise(blocks)
@@ -222,13 +222,15 @@ def test_without_use_of_the_linear_model_auto_is_the_fit_without_init() -> None:
 def test_the_mean_of_trees_and_a_linear_model_is_one_model(monkeypatch) -> None:
     X, Y = make_values()
 
-    def choose_mean(candidates: Any, *args: object) -> tuple[Any, np.ndarray]:
-        ((trial, member),) = candidates
-        choice = auto_rounds._Choice((replace(member, weight=0.5),), 0.5)
-        return choice, np.array([float(trial.is_started) - 1.0])
+    def choose_mean(
+        search: Any, candidates: Any, *_: object, **__: object
+    ) -> tuple[Any, np.ndarray]:
+        ((candidate, member),) = candidates
+        choice = hold_out_search._Choice((replace(member, weight=0.5),), 0.5)
+        return choice, np.array([float(candidate.starts_from_linear) - 1.0])
 
-    monkeypatch.setattr(auto_rounds, "_choose_weights", choose_mean)
-    monkeypatch.setattr(auto_rounds, "_compute_losses", lambda *args: np.zeros(1))
+    monkeypatch.setattr(hold_out_search._Search, "_choose_weights", choose_mean)
+    monkeypatch.setattr(hold_out_search._Search, "_compute_losses", lambda *args: np.zeros(1))
     settings = {"init": "auto", "validation_order": "time", **QUICK}
     model = PolyleafRegressor(**settings).fit(X, Y, eval_set=[(X[:300], Y[:300])])
     initial = model.model_.initial

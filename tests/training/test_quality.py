@@ -197,5 +197,7 @@ def test_members_of_a_round():
 )
 def test_lowest_loss_within_the_time(losses, max_rounds, expected):
     candidates = [Member(None, {"x": i}, n_rounds=10) for i in range(2)]
-    weights, loss = choose_weights(candidates, lambda mix: losses[tuple(sorted(mix))], max_rounds)
-    assert weights == expected and loss == losses[tuple(sorted(expected))]
+    weights, lowest = choose_weights(
+        candidates, lambda mix: np.array([losses[tuple(sorted(mix))]]), max_rounds
+    )
+    assert weights == expected and lowest == losses[tuple(sorted(expected))]

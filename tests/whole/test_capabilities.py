@@ -42,7 +42,7 @@ from polyleaf.objectives import AbsoluteError
 from polyleaf.runtime import capabilities
 from polyleaf.runtime.capabilities import FEATURES, PLACES, WITHIN
 from polyleaf.settings.train_config import make_train_config
-from polyleaf.training import auto_rounds
+from polyleaf.training import hold_out_search
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((60, 4))
@@ -147,7 +147,7 @@ def regressor(
 def fit_members() -> PolyleafRegressor:
     """Return a model of two members."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(auto_rounds, "choose_weights", lambda *_: ({0: 0.5, 1: 0.5}, 0.0))
+        patch.setattr(hold_out_search, "choose_weights", lambda *_: ({0: 0.5, 1: 0.5}, np.zeros(1)))
         return PolyleafRegressor(n_jobs=1).fit(X, Y)
 
 

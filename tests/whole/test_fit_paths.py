@@ -7,7 +7,7 @@ import pytest
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
 from polyleaf.callbacks import Callback
-from polyleaf.training import auto_rounds
+from polyleaf.training import hold_out_search
 
 ROUNDS, STOP = 6, 4
 SMALL = {"max_leaves": 4, "random_state": 0, "n_jobs": 1}
@@ -81,14 +81,14 @@ def test_interrupted_fit(case, mode, evaluated):
 
 @pytest.mark.parametrize("mode", ["keep", "raise"])
 def test_interrupted_choice_of_n_estimators(case, mode, monkeypatch):
-    class Impatient(auto_rounds._HoldOutStopper):
+    class Impatient(hold_out_search._HoldOutStopper):
         def after_iteration(self, model, epoch, evals_log):
             if epoch == STOP:
                 raise KeyboardInterrupt
             return False
 
     cls, y, parameters = case
-    monkeypatch.setattr(auto_rounds, "_HoldOutStopper", Impatient)
+    monkeypatch.setattr(hold_out_search, "_HoldOutStopper", Impatient)
     estimator = cls(on_interrupt=mode, **parameters)
     error = pytest.raises(KeyboardInterrupt) if mode == "raise" else pytest.warns(UserWarning)
     with error:
@@ -145,8 +145,9 @@ def test_continued_model_stores_parameters_of_the_last_fit():
 
 OPTIONAL = (
     "binned_data.target_encoding callbacks metrics.metric model.initial sketching.projections "
-    "training.auto_rounds training.derived_columns training.evaluation training.initial_scores "
-    "training.members training.output_groups training.quality user_data.offsets user_data.weights"
+    "training.auto_rounds training.derived_columns training.evaluation "
+    "training.hold_out_search training.initial_scores training.members training.output_groups "
+    "training.quality user_data.offsets user_data.weights"
 ).split()
 
 

@@ -31,12 +31,7 @@ from polyleaf.runtime.timing import measure_phase, record_times
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
 from polyleaf.settings.train_config import TrainConfig, make_train_config
-from polyleaf.training.auto_rounds import (
-    find_n_estimators,
-    has_ended_too_early,
-    plan_linear_model,
-    plan_rounds,
-)
+from polyleaf.training.auto_rounds import plan_linear_model, plan_rounds
 from polyleaf.training.continuation import check_resumed_parameters, find_checkpoint
 from polyleaf.training.evaluation import make_metrics
 from polyleaf.training.fit import (
@@ -49,6 +44,7 @@ from polyleaf.training.fit import (
     shrink_initial_scores,
     train,
 )
+from polyleaf.training.hold_out_search import find_n_estimators, has_ended_too_early
 from polyleaf.training.initial_scores import start_from_initial_model
 from polyleaf.training.members import Changes, Member, read_changes
 from polyleaf.training.prepare import free_codes, prepare

@@ -32,18 +32,14 @@ from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.runtime.context import Context
 from polyleaf.runtime.row_data import ARGUMENTS, InitialScores, RowData
 from polyleaf.runtime.types import DataLike
-from polyleaf.training.auto_rounds import (
-    MAX_ROWS,
-    find_n_estimators,
-    plan_linear_model,
-    plan_rounds,
-)
+from polyleaf.training.auto_rounds import MAX_ROWS, plan_linear_model, plan_rounds
 from polyleaf.training.boosting import compute_base_score
 from polyleaf.training.continuation import find_checkpoint
 from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.factory import bind_objective
 from polyleaf.training.fit import as_callbacks, scale_base_score, shrink_initial_scores, train
 from polyleaf.training.group_search import resolve_output_groups
+from polyleaf.training.hold_out_search import find_n_estimators
 from polyleaf.training.linear_models import LinearFit
 from polyleaf.training.prepare import (
     free_codes,

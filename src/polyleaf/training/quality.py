@@ -9,10 +9,13 @@ held-out rows becomes the model (ensemble selection: Caruana, Niculescu-Mizil, C
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TypeVar
+
+import numpy as np
 
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.training.members import Changes, Member
@@ -101,15 +104,16 @@ def get_cost(member: Member) -> float:
 
 def choose_weights(
     candidates: Sequence[Member],
-    compute_loss: Callable[[dict[int, float]], float],
+    compute_losses: Callable[[dict[int, float]], np.ndarray],
     max_rounds: float,
-) -> tuple[dict[int, float], float]:
-    """Return the weights of the candidates in the mean with the lowest loss, by their numbers, and
-    this loss.
+) -> tuple[dict[int, float], np.ndarray]:
+    """Return the weights of the candidates, by their numbers, in the mean with the lowest loss, and
+    the losses of this mean.
 
-    `candidates`: with their numbers of rounds. `compute_loss`: returns the loss of the weighted
-    mean of some candidates, `{number: weight}`. `max_rounds`: limit for the rounds of several
-    members, in rounds with default parameters; below 0 nothing is averaged.
+    `candidates`: with their numbers of rounds. `compute_losses`: returns the losses of the weighted
+    mean of some candidates, `{number: weight}`, on parts of the held-out rows. `max_rounds`: limit
+    for the rounds of several members, in rounds with default parameters; below 0 nothing is
+    averaged.
     """
     costs = [get_cost(member) * member.n_rounds for member in candidates]
     mixes = [
@@ -117,9 +121,10 @@ def choose_weights(
         for mix in _iter_mixes(len(candidates))
         if len(mix) == 1 or _sum_costs([costs[i] for i in mix]) <= max_rounds
     ]
-    losses = [compute_loss(mix) for mix in mixes]
-    lowest = min(losses)
-    return mixes[losses.index(lowest)], lowest
+    losses = [compute_losses(mix) for mix in mixes]
+    means = [math.fsum(each) / len(each) for each in losses]
+    best = means.index(min(means))
+    return mixes[best], losses[best]
 
 
 def _sum_costs(costs: Sequence[float]) -> float:
