@@ -64,25 +64,55 @@ def start_from_initial_model(
     scores for an `init` that is fitted already; `read_scores(values, n_rows, name)` reads them as
     it reads an offset.
     """
-    start, objective, data = run.init_model, run.objective, run.data
-    target = run.target.replace_rows(offset=data.rows.offset)
+    data = run.data
+    target = run.target.replace_rows(offset=data.rows.offset)  # y contains the offset
     if data.rows.offset is not None:
         run.set_offset(data.rows.offset)
-    init, previous = getattr(p, "init", None), None if start is None else start.initial
-    if isinstance(init, str):
-        if target.is_sparse or scipy.sparse.issparse(data.X):
-            if objective.tasks:
-                refuse("init_estimator", "tasks")
-            init = _choose_estimator(data, target)
+    previous = None if run.init_model is None else run.init_model.initial
+    if run.init_model is not None and previous is None and getattr(p, "init", None) == "auto":
+        return  # trees alone were the best
+    init = _read_init(p, run, target, init_scores)
+    rows_id = _identify(target)
+    if previous is not None and init_scores is None:
+        has_seen_rows = previous.starts_trees and previous.rows_id == rows_id
+        if not has_seen_rows:
+            _set_scores(run, p, previous, compute_scores(p, previous, data.X))
+            return
+    if init is None:
+        raise ValueError(
+            "The initial model of the model to continue was fitted to these rows, so its scores "
+            "are too good there: set init, or pass init_scores."
+        )
+    if isinstance(init, str) and init_scores is None:
+        _start_from_linear_model(p, run, target, init == "auto", previous)
+        return
+    model, scores = _fit_init(p, run, init, target, init_scores, read_scores)
+    if previous is None:
+        _warn_interactions(p, model)
+        is_classifier = target.encoding.kind != "regression"
+        model = model.scale(_fit_factor(run.objective, target, scores) if is_classifier else 1.0)
+        sparse = _make_sparse_start(p, target, run.objective)
+        model = replace(model, sparse=sparse, rows_id=rows_id)
+    else:
+        model = previous
+    scores = model.factor * scores
+    _set_scores(run, p, model, scores if model.sparse is None else model.sparse.select(scores))
+
+
+def _read_init(p: Any, run: TrainingRun, target: Target, init_scores: Any) -> Any:
+    """Return `init`, after checks of what it is combined with: an estimator, "linear", "auto", or
+    None if training continues."""
+    init, data, start = getattr(p, "init", None), run.data, run.init_model
+    if isinstance(init, str) and (target.is_sparse or scipy.sparse.issparse(data.X)):
+        if run.objective.tasks:
+            refuse("init_estimator", "tasks")
+        init = _choose_estimator(data, target)
     if init is None and init_scores is not None:
         raise ValueError("init_scores are the out-of-fold scores of init, which is None.")
-    if start is not None and previous is None:
-        if getattr(p, "init", None) == "auto":  # trees alone were the best
-            return
+    if start is not None and start.initial is None:
         raise ValueError(
             "The model to continue has no initial model, and cannot be given one: leave init=None."
         )
-    is_standard = isinstance(init, str)
     check(
         parameters=p,
         model=start,
@@ -92,55 +122,55 @@ def start_from_initial_model(
         offset=data.rows.offset,
         target=target,
     )
-    if not is_standard:
+    if not isinstance(init, str):
         _check_no_missing_targets(data.rows.weight, target)
-    rows_id = _identify(target)
-    is_known = previous is not None and (previous.rows_id != rows_id or not previous.starts_trees)
-    if previous is not None and is_known and init_scores is None:
-        _set_scores(run, p, previous, compute_scores(p, previous, data.X))
-        return
-    if init is None:
-        raise ValueError(
-            "The initial model of the model to continue was fitted to these rows, so its scores "
-            "are too good there: set init, or pass init_scores."
-        )
-    if is_standard and init_scores is None:
-        linear = fit_linear_model(p, data, target, objective, run.seeds.training)
-        model = previous or linear.model
-        assert isinstance(model, LinearInitialModel)
-        linear = replace(linear, model=model, is_optional=init == "auto")
-        run.linear = linear
-        run.initial_scores = InitialScores(linear.scores, data.rows.offset)
-        run.eval_data = [
-            each._replace(initial_scores=_score(p, linear.model, each)) for each in run.eval_data
-        ]
-        if previous is not None:
-            run.use_linear_model()
-        return
-    fit_data = _Data(init, data, target, objective)
+    return init
+
+
+def _start_from_linear_model(
+    p: Any, run: TrainingRun, target: Target, is_optional: bool, previous: InitialModel | None
+) -> None:
+    """Fit the linear model of a run, or only its out-of-fold scores if there is a previous one.
+
+    `is_optional`: whether hold-out fits decide about it.
+    """
+    data = run.data
+    linear = fit_linear_model(p, data, target, run.objective, run.seeds.training)
+    model = previous or linear.model
+    assert isinstance(model, LinearInitialModel)
+    run.linear = replace(linear, model=model, is_optional=is_optional)
+    run.initial_scores = InitialScores(linear.scores, data.rows.offset)
+    run.eval_data = [
+        each._replace(initial_scores=_score(p, linear.model, each)) for each in run.eval_data
+    ]
+    if previous is not None:
+        run.use_linear_model()
+
+
+def _fit_init(
+    p: Any,
+    run: TrainingRun,
+    init: Any,
+    target: Target,
+    init_scores: Any,
+    read_scores: Callable[..., np.ndarray],
+) -> tuple[InitialModel, np.ndarray]:
+    """Return the model of an estimator, and its scores of the training rows: out-of-fold, unless it
+    is fitted already."""
+    data = run.data
+    fit_data = _Data(init, data, target, run.objective)
     if init_scores is not None:
         check_is_fitted(init)
-        model = _make_model(init, fit_data)[0]
+        model, _ = _make_model(init, fit_data)
         if scipy.sparse.issparse(init_scores):
-            scores = init_scores.toarray()
-        else:
-            scores = read_scores(init_scores, target.n_rows, "init_scores")
-    elif _is_frozen(init):
-        model, scores = _make_model(init, fit_data)
-    else:
-        check_rows(p, data.X, target)
-        if data.rows.offset is not None and not objective.is_translation_invariant:
-            refuse("init_estimator", "offset_in_link")
-        model, scores = _cross_fit(p, init, fit_data, data, target, run.seeds.training)
-    if previous is None:
-        _warn_interactions(p, model)
-        is_classifier = target.encoding.kind != "regression"
-        model = model.scale(_fit_factor(objective, target, scores) if is_classifier else 1.0)
-        model = replace(model, sparse=_make_sparse_start(p, target, objective), rows_id=rows_id)
-    else:
-        model = previous
-    scores = model.factor * scores
-    _set_scores(run, p, model, scores if model.sparse is None else model.sparse.select(scores))
+            return model, init_scores.toarray()
+        return model, read_scores(init_scores, target.n_rows, "init_scores")
+    if _is_frozen(init):
+        return _make_model(init, fit_data)
+    check_rows(p, data.X, target)
+    if data.rows.offset is not None and not run.objective.is_translation_invariant:
+        refuse("init_estimator", "offset_in_link")
+    return _cross_fit(p, init, fit_data, data, target, run.seeds.training)
 
 
 def fit_linear_model(
