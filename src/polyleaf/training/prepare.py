@@ -549,28 +549,25 @@ def collect_eval_sets(
             sets[i] = (data, None)
         elif not isinstance(data, tuple | list) or len(data) != 2:
             raise ValueError(f"eval_set[{i}] must be a pair (X, y); eval_set is a list of them.")
-    names = [f"validation_{i}" for i in range(len(sets))] if names is None else list(names)
-    weights = [None] * len(sets) if weights is None else list(weights)
-    offsets = [None] * len(sets) if offsets is None else list(offsets)
-    qids = [None] * len(sets) if qids is None else list(qids)
-    groups = [None] * len(sets) if groups is None else list(groups)
-    lists = (
-        ("eval_names", names),
-        ("eval_sample_weight", weights),
-        ("eval_offset", offsets),
-        ("eval_qid", qids),
-        ("eval_group", groups),
-    )
-    for parameter, entries in lists:
-        if len(entries) != len(sets):
+    lists: dict[str, Any] = {
+        "eval_names": [f"validation_{i}" for i in range(len(sets))] if names is None else names,
+        "eval_sample_weight": weights,
+        "eval_offset": offsets,
+        "eval_qid": qids,
+        "eval_group": groups,
+    }
+    for parameter, entries in lists.items():
+        if entries is None:
+            lists[parameter] = [None] * len(sets)
+        elif len(entries) != len(sets):
             raise ValueError(
                 f"{parameter} has {len(entries)} entries, but eval_set has {len(sets)}."
             )
     eval_data = []
     for i, (X, y) in enumerate(sets):
-        query = get_query_ids(X, qids[i], groups[i], (f"eval_qid[{i}]", f"eval_group[{i}]"))
-        rows = RowData(y, weights[i], offsets[i], query=query)
-        eval_data.append(TrainingData(names[i], X, rows))
+        name, weight, offset, qid, group = (entries[i] for entries in lists.values())
+        query = get_query_ids(X, qid, group, (f"eval_qid[{i}]", f"eval_group[{i}]"))
+        eval_data.append(TrainingData(name, X, RowData(y, weight, offset, query=query)))
     if val is not None and val.X is not None:
         eval_data.append(val)
     elif val is not None and val.rows.to_dict():
