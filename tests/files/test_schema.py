@@ -78,6 +78,8 @@ def test_select_columns():
     assert select_columns(given, None, "--target") == ()
     with pytest.raises(ReadError, match="--target: there is no column 'b'"):
         select_columns(given, "a,b", "--target")
+    with pytest.raises(ReadError, match=r"the only column is 'a b'\. CSV: --sep"):
+        select_columns(table(**{"a b": [1]}), "b", "--target")
 
 
 def read_features(schema, given):

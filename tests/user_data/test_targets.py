@@ -137,8 +137,9 @@ def test_series_with_missing_values():
 @pytest.mark.parametrize(
     ("y", "options", "match"),
     [
-        ([1.0, NAN], {}, r"Input y contains NaN.*missing_targets"),
-        ([1.0, np.inf], {}, "Input y contains infinity"),
+        ([1.0, NAN], {}, r"Input y contains NaN: .* row 1\. .*missing_targets"),
+        ([[1.0, 2.0], [1.0, NAN]], {}, r"NaN: the first is in row 1, column 1\."),
+        ([1.0, np.inf], {}, r"Input y contains infinity.*row 1\. Correct"),
         ([1.0, np.inf], {"missing": "ignore"}, "Input y contains infinity"),
         ([1.0, 1e300], {}, "too large"),
         ([0.0, 1e30], {}, "too large.*normalize_targets"),
@@ -176,8 +177,8 @@ def test_weights():
         (np.ones((3, 3)), r"shape \(3, 3\)"),
         ([1, -1, 1], "negative"),
         ([0, 0, 0], "zero for every row"),
-        ([1, NAN, 1], "sample_weight contains NaN"),
-        ([1, np.inf, 1], "sample_weight contains infinity"),
+        ([1, NAN, 1], "row 1 has nan"),
+        ([1, 1, np.inf], "row 2 has inf"),
         ([[1, 0], [1, 0], [1, 0]], "Output 1 of y"),
     ],
 )

@@ -131,7 +131,7 @@ def test_many_categories_are_sampled():
     assert find_text_problem([*map(str, range(4999)), "oops"], counts).is_cell.sum() == 1
 
 
-SEPARATORS = ["1.234,56", "1'234", "1,8133", "3,2132", "-1,5e3", ",5", "\u221212"]
+SEPARATORS = ["1.234,56", "1'234", "1,8133", "3,2132", "-1,5e3", ",5", "\u22121,5"]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,9 @@ SEPARATORS = ["1.234,56", "1'234", "1,8133", "3,2132", "-1,5e3", ",5", "\u221212
         ("per cent", ["10%"]),
         ("currency", ["-$5", "€ 5,00", "5,00 €"]),
         ("unit", ["12°C", "3 m2", "80 km/h"]),
-        (None, ["0x1F", "1_a", "a", "", "nan", "12-13"]),
+        ("minus", ["\u221212", "\u22120.5"]),
+        ("date", ["3.12.2026", "12/31/2026", "31-12-2026", "1/2/2026 3:45 PM", "2026-01-02T03:04"]),
+        (None, ["0x1F", "1_a", "a", "", "nan", "12-13", "12-13-14", "1.2.3"]),
     ],
 )
 def test_number_formats(style, texts):

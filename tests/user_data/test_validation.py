@@ -114,7 +114,7 @@ def test_masked_targets_are_missing():
         PolyleafRegressor().fit(DENSE, target)
     ignored = encode_regression(RowData(target), missing="ignore")
     assert (ignored.weight == 0).sum() == 9
-    with pytest.raises(ValueError, match="sample_weight contains NaN"):
+    with pytest.raises(ValueError, match=r"sample_weight must be finite.*row 0 has nan"):
         PolyleafRegressor().fit(
             DENSE, Y, sample_weight=np.ma.masked_array(np.ones(60), target.mask)
         )

@@ -44,7 +44,7 @@ _TASKS = {
 def translate_message(message: str) -> str:
     """Replace the parameters in an estimator's message by the options that set them."""
     for estimator, option in _TASKS.items():
-        message = message.replace(f"use {estimator}", f"use {option}")
+        message = re.sub(rf"\b([Uu])se {estimator}", rf"\1se {option}", message)
     message = re.sub(r"call calibrate\([^)]*\)", "run polyleaf calibrate", message)
     message = re.sub(r"^The '(\w+)' parameter of \w+ must be", r"\1=... must be", message)
     value = r"(\.\.\.|\"[\w@ ]*\"|'[\w@ ]*'|\w+(?:\.\d+)?)"

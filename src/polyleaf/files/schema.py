@@ -419,8 +419,9 @@ def select_columns(table: Table, given: Sequence[str] | str | None, option: str)
         else:
             names = tuple(fnmatch.filter(table.names, part))
         if not names:
-            raise ReadError(
-                f"{option}: there is no column {part!r}; the columns are {abbreviate(table.names)}."
-            )
+            have = f"the columns are {abbreviate(table.names)}."
+            if len(table.names) == 1:
+                have = f"the only column is {table.names[0]!r}. CSV: --sep sets the separator."
+            raise ReadError(f"{option}: there is no column {part!r}; {have}")
         chosen.update(dict.fromkeys(names))
     return tuple(chosen)

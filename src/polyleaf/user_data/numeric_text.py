@@ -27,7 +27,7 @@ _CODE = re.compile(r"0\d+")
 _STYLES = {
     "date": (
         r"\d{4}([-/.])(0[1-9]|1[0-2])\1[0-3]\d([T ]\d\d:.*)?"
-        r"|[0-3]?\d([/.])[01]?\d\4\d{4}( \d\d:.*)?",
+        r"|[0-3]?\d([-/.])[0-3]?\d\4\d{4}( \d?\d:.*)?",  # the day or the month first
         "dates",
     ),
     "separators": (_DIGITS, "numbers with separators"),
@@ -42,15 +42,18 @@ _STYLES = {
     ),
 }
 _PATTERNS = {style: re.compile(pattern) for style, (pattern, _) in _STYLES.items()}
-_NOUNS = {style: noun for style, (_, noun) in _STYLES.items()} | {"number": "numbers"}
+_NOUNS = {style: noun for style, (_, noun) in _STYLES.items()} | {
+    "number": "numbers",
+    "minus": "numbers with a typographic minus sign",
+}
 
 
 @dataclass(frozen=True)
 class TextProblem:
     """Why a column of text cannot be read as categories."""
 
-    # {"text", "number", "separators", "per cent", "currency", "unit", "date"}: "text": a cell of
-    # text among numbers. The others say how all cells are written.
+    # "text": a cell of text among numbers. "number" and the keys of `_NOUNS` say how all cells are
+    # written.
     kind: str
     is_cell: NDArray[np.bool_]  # (n_categories,), categories that show it
 
@@ -93,13 +96,15 @@ def describe_number(text: str) -> str | None:
 
     Returns
     -------
-    {"number", "separators", "per cent", "currency", "unit", "date"} or None
-        "number" is what Python reads as one; "separators" have decimal commas, marks between
-        thousands, or a typographic minus sign.
+    {"number", "minus", "separators", "per cent", "currency", "unit", "date"} or None
+        "number" is what Python reads as one, and "minus" with a hyphen instead of a typographic
+        minus sign; "separators" have decimal commas or marks between thousands.
     """
     if _is_finite_number(text):
         return "number"
     plain = text.strip().replace("\u2212", "-").replace("\u00a0", " ").replace("\u202f", " ")
+    if "\u2212" in text and _is_finite_number(plain):
+        return "minus"
     return next((style for style, p in _PATTERNS.items() if p.fullmatch(plain)), None)
 
 
@@ -130,7 +135,7 @@ def find_text_problem(
         return None
     if n_other:
         return TextProblem("text", is_other)
-    for kind in ("separators", "per cent", "currency", "unit", "date"):
+    for kind in ("minus", "separators", "per cent", "currency", "unit", "date"):
         if (kinds == kind).any():
             if kind == "unit" and not _share_unit([categories[i] for i in held.tolist()]):
                 return None

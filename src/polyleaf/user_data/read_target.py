@@ -156,7 +156,7 @@ def check_related_names(data: DataLike, known: tuple[str, ...] | None, name: str
 # ---- numbers -----------------------------------------------------------------------------------
 
 
-def _check_finite(y: DataLike | None, name: str, missing: str, dtype: object) -> np.ndarray:
+def _check_finite(y: DataLike | None, name: str, missing: str, dtype: Any) -> np.ndarray:
     """Apply scikit-learn's checks: at most two dimensions, at least one row, finite."""
     finite: bool | Literal["allow-nan"] = "allow-nan" if missing == "ignore" else True
     try:
@@ -169,12 +169,28 @@ def _check_finite(y: DataLike | None, name: str, missing: str, dtype: object) ->
             ensure_min_features=0,
         )
     except ValueError as error:
-        if missing == "error" and f"Input {name} contains NaN" in str(error):
-            raise ValueError(
-                f'Input {name} contains NaN. Remove those rows, or set missing_targets="ignore" '
-                "(regression and multi-label) to learn from the other values."
-            ) from None
-        raise
+        if f"Input {name} contains " not in str(error):
+            raise
+        is_nan = "contains NaN" in str(error)
+        remedy = "Correct the value, or remove the row."
+        if is_nan and missing == "error":
+            remedy = (
+                'Remove those rows, or set missing_targets="ignore" (regression and multi-label) '
+                "to learn from the other values."
+            )
+        place = _find_first(y, np.isnan if is_nan else np.isinf, dtype)
+        raise ValueError(f"{str(error).rstrip('.')}{place}. {remedy}") from None
+
+
+def _find_first(y: DataLike | None, is_wrong: np.ufunc, dtype: Any) -> str:
+    """Return where y has its first wrong number, as the end of a sentence; "" if unknown."""
+    try:
+        with np.errstate(over="ignore"):
+            numbers = np.asarray(y).astype(dtype[0] if isinstance(dtype, list) else dtype or float)
+    except (TypeError, ValueError):  # text and numbers together
+        return ""
+    row, *columns = np.argwhere(is_wrong(numbers))[0].tolist()
+    return f": the first is in row {row}" + "".join(f", column {column}" for column in columns)
 
 
 def read_regression_values(y: DataLike, name: str, missing: str) -> np.ndarray:

@@ -44,6 +44,7 @@ def read_weight(
         sample_weight,
         dtype=np.float32,
         ensure_2d=False,
+        ensure_all_finite=False,  # below, with the row
         ensure_min_features=0,
         input_name="sample_weight",
     )
