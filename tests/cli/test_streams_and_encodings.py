@@ -90,6 +90,7 @@ def test_standard_input(houses, model, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out == expected
     set_stdin(b"a,b\n1\n")
     assert "standard input" in fails(capsys, f"predict - -m {model}")
+    assert "needs a file" in fails(capsys, f"predict - -m {model} --format parquet")
     set_stdin(b"2 3 2\n0 1:1\n1 2:1\n")
     polyleaf(f"train - --format xmc -m {tmp_path}/l --quiet --leaf sparse")
 

@@ -5,6 +5,7 @@ and order.
 import itertools
 import subprocess
 import sys
+from contextvars import ContextVar
 
 import numpy as np
 import pandas as pd
@@ -88,6 +89,18 @@ def test_arrays(client):
     np.testing.assert_array_equal(model.apply(lazy).compute(), local.apply(X))
     np.testing.assert_array_equal(model.predict(X), local.predict(X))
     assert model.n_iter_ == 3 and model.get_params()["max_depth"] == 2
+
+
+def test_client_that_is_not_the_default(client, monkeypatch):
+    X, Y = make_data()
+    own = Client(client.scheduler.address, set_as_default=False)
+    try:
+        monkeypatch.setattr("distributed.client._global_clients", {})
+        monkeypatch.setattr("distributed.client._current_client", ContextVar("none", default=None))
+        model = DaskPolyleafRegressor(client=own, **SMALL).fit(da.from_array(X), da.from_array(Y))
+    finally:
+        own.close()
+    assert_same_model(model, PolyleafRegressor(**SMALL).fit(X, Y))
 
 
 @pytest.mark.parametrize("is_sorted", [True, False])

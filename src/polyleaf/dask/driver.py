@@ -23,7 +23,8 @@ import numpy as np
 from dask.base import is_dask_collection
 from dask.delayed import Delayed
 from dask.sizeof import sizeof
-from distributed import Client, Future, Worker, wait
+from distributed import Client, Future, Worker
+from distributed.client import _wait
 from scipy.sparse import issparse
 
 from polyleaf.binned_data.binning import BinMapper
@@ -329,12 +330,20 @@ def _describe_losses(n: int, lost: Sequence[str]) -> str:
     )
 
 
+def _wait_on(client: Client, futures: Iterable[Future], return_when: str = "ALL_COMPLETED") -> None:
+    """Wait for futures of this client, which `distributed.wait` does for the default client only.
+
+    Raises a TimeoutError after `_POLL_SECONDS`.
+    """
+    client.sync(_wait, list(futures), timeout=_POLL_SECONDS, return_when=return_when)
+
+
 def _wait_for(client: Client, futures: Sequence[Future], seconds: float) -> None:
     """Wait for futures; raise if there is no worker for some seconds."""
     deadline, is_ready = time.monotonic() + seconds, False
     while not is_ready:
         with contextlib.suppress(TimeoutError):
-            wait(futures, timeout=_POLL_SECONDS)
+            _wait_on(client, futures)
             is_ready = True
         if _list_running(client):
             deadline = time.monotonic() + seconds
@@ -731,7 +740,7 @@ class RetryLoop:
                 self._update_model(self._run_on(_fetch_copy, fit_id, [*ranks][:1]).values())
                 fetched_at = time.monotonic()
             with contextlib.suppress(TimeoutError):
-                wait(waiting.values(), timeout=_POLL_SECONDS, return_when="FIRST_COMPLETED")
+                _wait_on(self.client, waiting.values(), "FIRST_COMPLETED")
             lost = self._find_lost(ranks)
             if lost:
                 return None, lost

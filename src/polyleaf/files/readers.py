@@ -17,6 +17,7 @@ import scipy.sparse as sp
 
 from polyleaf.files.cells import CellFormat
 from polyleaf.files.io import (
+    STANDARD_INPUT,
     ReadError,
     detect_format,
     read_bytes,
@@ -94,6 +95,9 @@ def read_table(
             table = Table(dataset, names, frozenset(partitions), options.format)
         else:
             format = detect_format(path, format)
+            is_text = format in ("csv", "arff", "libsvm")
+            is_possible = is_text or path != STANDARD_INPUT
+            require(is_possible, f"it cannot be {format}, which needs a file: give its path.")
             table = _READERS[format](path, options)
         require(table.n_rows, "it has no rows.")
     return table
