@@ -302,8 +302,8 @@ def gather_run(
     that are derived from y. `n_threads`: number of threads of this rank. `X`: the features before
     a projection, if models of folds learn it again.
     """
-    target = shard.target
-    rules = read_split_rules(estimator, RowData(), target.n_rows)
+    rules = read_split_rules(estimator, RowData(), shard.target.n_rows)
+    target = shard.target.replace_rows(time=rules.time)
     rules = join_copies(rules, binned.hash_rows, target)
     run = shared.run.replace(
         target=target,
